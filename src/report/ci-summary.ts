@@ -1,6 +1,7 @@
 /** Renders what a CI job shows: a Markdown page and a few annotations. All untrusted text is escaped here. */
 import type { EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { ComparedTask } from '../domain/statistics/comparison.ts'
+import { showMean } from './means.ts'
 import { commandMessage, commandProperty, markdownText } from '../domain/hostile-text.ts'
 
 /** Result of a requested rule, as text with its numbers; `unknown` if the data do not suffice. */
@@ -82,7 +83,7 @@ function describeScore({ evaluation, refused }: EvaluationDocument): string[] {
   const bounds = interval === null ? 'unknown' : `${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}`
   const rows: [string, string][] = [
     ['policy', markdownText(score.policy)],
-    ['pass@1 ± SEM', `${score.passAt1.toFixed(3)} ± ${score.sem.toFixed(3)}`],
+    ['pass@1 ± SEM', showMean({ ...score, mean: score.passAt1 })],
     ['95 % interval', bounds],
     ['tasks × attempts', `${tasks.length} × ${attempts}`],
     [

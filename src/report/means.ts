@@ -34,7 +34,7 @@ export function requireMean(what: string, value: Partial<ReportedMean>): Reporte
 }
 
 /** `0.484 ± 0.044`; one task has no standard error. */
-export function showMean({ mean, sem, tasks }: ReportedMean): string {
+export function showMean({ mean, sem, tasks }: Omit<ReportedMean, 'attempts'>): string {
   return tasks < 2 ? `${mean.toFixed(3)} (one task: no SEM)` : `${mean.toFixed(3)} ± ${sem.toFixed(3)}`
 }
 

@@ -26,7 +26,7 @@ export interface RunLine {
   startedAt: string | null
   endedAt: string | null
   /** Its last evaluation of the held-out suite. */
-  score: { name: string; passAt1: number; sem: number } | null
+  score: { name: string; passAt1: number; sem: number; tasks: number } | null
 }
 
 /** What is read of a run fast. Episodes and tables take longer and have pages of their own. */

@@ -143,7 +143,9 @@ async function readHeadline(store: ArtifactStore, run: string, own: string | und
     }),
   )
   const last = orderEvaluations(records.flat()).at(-1)
-  return last === undefined ? null : { name: last.name, passAt1: last.score.passAt1, sem: last.score.sem }
+  return last === undefined
+    ? null
+    : { name: last.name, passAt1: last.score.passAt1, sem: last.score.sem, tasks: last.score.tasks }
 }
 
 export async function readRunPage(store: ArtifactStore, run: string): Promise<RunPage> {

@@ -74,10 +74,15 @@ function cellsOfRun({ run, kind, recipe, state, startedAt, endedAt, score }: Run
       ''
     ) : (
       <>
-        {score.passAt1.toFixed(3)} ± {score.sem.toFixed(3)} <Visible text={score.name} />
+        {withError(score)} <Visible text={score.name} />
       </>
     ),
   ]
+}
+
+/** As reports show it: one task has no standard error, and ± 0.000 would be a wrong one. */
+function withError({ passAt1, sem, tasks }: Pick<EvaluationLine, 'passAt1' | 'sem' | 'tasks'>): string {
+  return `${passAt1.toFixed(3)} ${tasks < 2 ? '(one task: no SEM)' : `± ${sem.toFixed(3)}`}`
 }
 
 function minuteOf(at: string | null): string {
@@ -171,7 +176,7 @@ function Evaluations({ run, evaluations }: { run: string; evaluations: Evaluatio
                 <a href={linkTo('run', run, writeFilter({ ...readFilter(''), stage }))}>
                   <Visible text={name} />
                 </a>
-                : pass@1 {passAt1.toFixed(3)} ± {sem.toFixed(3)}
+                : pass@1 {withError({ passAt1, sem, tasks })}
                 {interval === null ? '' : `, 95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}`},
                 n = {tasks}, k = {attempts}, infra {infra}, hacks {suspectedHacks}, policy <Visible text={policy} />{' '}
                 {earlier === undefined ? null : (

@@ -21,6 +21,7 @@ import {
   type ProgressEvent,
   type ProgressFacts,
 } from '../output/live-progress.ts'
+import { showMean } from '../../report/means.ts'
 import { uiLink } from '../local-stack.ts'
 
 /** A second Ctrl-C within this time cancels the run. */
@@ -237,7 +238,7 @@ export function createProgressPrinter({
 }
 
 function describeStageScore({ name, passAt1, sem, tasks, attempts }: StageScore): string {
-  return `${name}: pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts})`
+  return `${name}: pass@1 ${showMean({ mean: passAt1, sem, tasks })} (n = ${tasks}, k = ${attempts})`
 }
 
 function createRecords({

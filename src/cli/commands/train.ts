@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { startTraining } from '../../client/index.ts'
 import type { StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
+import { showMean } from '../../report/means.ts'
 import { renderTextReport } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
@@ -63,6 +64,6 @@ export function reportTraining({ console, json }: { console: Console; json: bool
 
 export function describeScore({ name, policy, passAt1, sem, tasks, attempts, audited }: StageScore): string {
   const over = attempts === 1 ? ', SEM over tasks' : ''
-  const paid = audited === undefined ? '' : `, audited ${audited.passAt1.toFixed(3)} ± ${audited.sem.toFixed(3)}`
-  return `${name}  ${policy}  pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)}${paid} (n = ${tasks}, k = ${attempts}${over})`
+  const paid = audited === undefined ? '' : `, audited ${showMean({ ...audited, mean: audited.passAt1, tasks })}`
+  return `${name}  ${policy}  pass@1 ${showMean({ mean: passAt1, sem, tasks })}${paid} (n = ${tasks}, k = ${attempts}${over})`
 }

@@ -29,6 +29,19 @@ test('the status of a completed run has its scores and the command that shows th
   assert.deepEqual(linesAfter('gradePredictions', { status: 'completed', result: graded }), [ENDED, next])
 })
 
+test('a score of one task has no error bar: ± 0.000 would be a wrong one', () => {
+  const audited = { passAt1: 0, sem: 0 }
+  const one = { ...SCORE, passAt1: 1, sem: 0, tasks: 1, audited }
+  const [, score] = linesAfter('evaluate', { status: 'completed', result: { run: 'r', ...one } })
+  const none = '(one task: no SEM)'
+  assert.equal(
+    score,
+    `score   rl  ${SCORE.policy}  pass@1 1.000 ${none}, audited 0.000 ${none} (n = 1, k = 1, SEM over tasks)`,
+  )
+  const line = describeRuns([listed({ score: { name: 'rl', passAt1: 1, sem: 0, tasks: 1 } })], null)
+  assert.match(line, /1\.000 \(one task: no SEM\) rl/)
+})
+
 test('the status of a failed run says why', () => {
   const outcome = { status: 'failed', code: 'Config.NotFound', message: 'No policy is promoted' } as const
   assert.deepEqual(linesAfter('evaluate', outcome), [ENDED, 'why     error Config.NotFound: No policy is promoted'])

@@ -9,6 +9,7 @@ import type {
 } from '../../client/index.ts'
 import type { EvaluateResult, StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { describeScore } from '../commands/train.ts'
+import { showMean } from '../../report/means.ts'
 import { uiLink } from '../local-stack.ts'
 import { describeFailure } from './console.ts'
 
@@ -137,7 +138,7 @@ function endOf(startedAt: Date, closedAt: Date): string {
 /** A run under way has at most the value that it has told the server's index, without an error bar. */
 function scoreOfRun({ score, attributes }: ListedRun): string {
   if (score !== null) {
-    const value = `${score.passAt1.toFixed(3)} ± ${score.sem.toFixed(3)}`
+    const value = showMean({ ...score, mean: score.passAt1 })
     return score.name === null ? value : `${value} ${score.name}`
   }
   return attributes['ResolvedRate'] === undefined ? NONE : Number(attributes['ResolvedRate']).toFixed(3)

@@ -21,6 +21,7 @@ import { type RuleFinding, compareAndJudge } from './compare-evaluations.ts'
 import { type Console, describeFailure } from './console.ts'
 import { EXIT, type ExitCode, combineExitCodes, describeExit } from './exit-codes.ts'
 import { contaminationLine } from '../../report/evaluation-tables.ts'
+import { showMean, showTaskMean } from '../../report/means.ts'
 import { formatOrigin } from '../../report/suite-table.ts'
 
 /** Options for rules about an evaluation, and for the files that are written about it. */
@@ -347,7 +348,7 @@ export function describeEvaluation(record: EvaluationRecord, cutoff: string | nu
 function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {
   const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
   const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
-  return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
+  return `${bounds}SEM over ${semOver}; officially ${showMean({ ...official, mean: official.passAt1 })} with ${lost} of ${official.tasks * official.attempts} attempts lost`
 }
 
 /** Empty for evaluations of earlier versions. */
@@ -364,7 +365,7 @@ function describeAudit({ audited }: EvaluationRecord): string[] {
 function describeCost({ cost }: EvaluationRecord): string[] {
   if (cost === undefined) return []
   const { attempt, graded, lost, unknown, prices } = cost
-  const mean = attempt === null ? '' : `, ${attempt.mean.toFixed(4)} ± ${attempt.sem.toFixed(4)} an attempt`
+  const mean = attempt === null ? '' : `, ${showTaskMean('cost', attempt, 4)} an attempt`
   const uncounted = unknown === 0 ? '' : `; ${unknown} attempts were not counted`
   return [`cost ${(graded + lost).toFixed(4)} ${prices.currency}${mean}${uncounted}`]
 }
