@@ -505,6 +505,8 @@ test('options that exclude each other are refused, in a record too, before anyth
   const cases: [words: string[], RegExp][] = [
     [['run', 'stop', 'x'], /Expected either --after-iteration <n> or --now, got neither/],
     [['run', 'stop', 'x', '--now', '--after-iteration', '1'], /Expected either .* got both/],
+    [['compare', 'x', 'y', '--html', pages, '--markdown', pages], /Expected --html and --markdown to name two files/],
+    [['wait', 'x', '--junit', pages, '--summary', `${pages}/../pages`], /Expected --junit and --summary to name two/],
     [['report', 'x', '--recompute', '--static', pages], /Expected one of .* got --static and --recompute/],
     [['report', 'x', '--html', join(home, 'x.html'), '--static', pages], /Expected one of .* got --html and --static/],
   ]

@@ -57,3 +57,10 @@ test('lines, tabs, emoji and other scripts stay as they are', () => {
   console.out(text)
   assert.equal(written(), text)
 })
+
+test('a terminal without a size is as wide and as high as one of unknown size', () => {
+  const stream = (): Writable & { isTTY: boolean; columns: number; rows: number } =>
+    Object.assign(new Writable({ write: (_, __, done) => done() }), { isTTY: true, columns: 0, rows: 0 })
+  const { columns, terminal } = createConsole({ stdout: stream(), stderr: stream(), env: {} })
+  assert.deepEqual([columns, terminal?.columns(), terminal?.rows()], [null, 100, 24])
+})

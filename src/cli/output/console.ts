@@ -46,13 +46,14 @@ export function createConsole({
     out: (text) => void stdout.write(ended(safe(text))),
     err: (text) => void stderr.write(ended(safe(text))),
     record: (value) => void stdout.write(`${plainJson(JSON.stringify(value))}\n`),
-    columns: stdout.isTTY === true ? (stdout.columns ?? null) : null,
+    // A terminal that nobody gave a size, as in containers, has 0 columns and rows: nothing is known of it then.
+    columns: stdout.isTTY === true ? stdout.columns || null : null,
     command: (line) => void stderr.write(ended(line)),
     terminal: isInteractive
       ? {
           write: (text) => void stderr.write(text),
-          columns: () => stderr.columns ?? 100,
-          rows: () => stderr.rows ?? 24,
+          columns: () => stderr.columns || 100,
+          rows: () => stderr.rows || 24,
         }
       : null,
   }

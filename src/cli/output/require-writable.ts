@@ -21,12 +21,29 @@ export async function requireWritable({
   /** The command decides what an existing file or directory there means. */
   places?: Paths
 }): Promise<void> {
+  refuseSharedPaths(files)
   for (const [option, path] of Object.entries(files))
     if (path !== undefined) await tryPath({ option, path, kind: 'file' })
   for (const [option, path] of Object.entries(directories))
     if (path !== undefined) await tryPath({ option, path, kind: 'directory' })
   for (const [option, path] of Object.entries(places))
     if (path !== undefined) await tryPath({ option, path, kind: 'place' })
+}
+
+/** The second result would replace the first one. A device or a pipe takes both. */
+function refuseSharedPaths(files: Paths): void {
+  const owners = new Map<string, string>()
+  for (const [option, path] of Object.entries(files)) {
+    if (path === undefined || resolve(path).startsWith('/dev/')) continue
+    const owner = owners.get(resolve(path))
+    owners.set(resolve(path), option)
+    if (owner === undefined) continue
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected ${owner} and ${option} to name two files, got ${path} for both`,
+      details: { path },
+    })
+  }
 }
 
 async function tryPath({
