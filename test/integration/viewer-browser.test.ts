@@ -157,6 +157,20 @@ test('search, open, next turn and back work by keyboard, and the address leads t
   await context.close()
 })
 
+test('Enter activates the link or the button that has the focus, and opens the chosen row elsewhere', async () => {
+  const { page, context, wrong } = await open(`${viewer.url}#/run/r?words=o__n-1%2F00`)
+  await page.getByText('1 of 3 episodes').waitFor()
+  await page.getByRole('button', { name: 'clear' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByText('3 of 3 episodes').waitFor()
+  await page.keyboard.press('j')
+  await page.getByRole('link', { name: 'All runs' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByRole('table', { name: 'Runs' }).waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
 test('filters are part of the address and find flips and hacks', async () => {
   const { page, context } = await open(`${viewer.url}#/run/r?only=flip`)
   await page.getByText('2 of 3 episodes').waitFor()
