@@ -310,3 +310,33 @@ test('a schedule outside of the hour of a clock change starts once a day at the 
   ])
   await deleteSchedule({ connection, id: 'berlin' })
 })
+
+test('a schedule of another program in the namespace is neither changed, paused, started nor deleted', {
+  skip: needsServer,
+}, async () => {
+  const { schedule } = connection.client
+  const id = 'payroll'
+  const handle = await schedule.create({
+    scheduleId: id,
+    spec: { cronExpressions: ['0 5 1 * *'] },
+    action: { type: 'startWorkflow', workflowType: 'pay', taskQueue: 'payroll', args: [] },
+    state: { note: 'of the accountants' },
+  })
+  const span = ['--from', '2026-01-01T00:00:00Z', '--to', '2026-03-01T00:00:00Z']
+  for (const words of [
+    ['create', id, '--recipe', 'mini'],
+    ['create', id, '--recipe', 'mini', '--dry-run'],
+    ['pause', id],
+    ['trigger', id],
+    ['backfill', id, ...span],
+    ['delete', id],
+  ]) {
+    const { exitCode, stderr } = await longhaul('schedule', ...words)
+    assert.equal(exitCode, 1, words.join(' '))
+    assert.match(stderr, /Schedule payroll belongs to another program: it starts pay on the task queue payroll/)
+  }
+  const { state, action, info } = await handle.describe()
+  assert.deepEqual([state.note, state.paused, action.taskQueue], ['of the accountants', false, 'payroll'])
+  assert.deepEqual(info.recentActions, [])
+  await handle.delete()
+})

@@ -74,7 +74,7 @@ export function pauseSchedule({
 }): Promise<boolean> {
   return called(connection, async () => {
     const handle = connection.client.schedule.getHandle(id)
-    const { state } = await handle.describe()
+    const { state } = ours(await handle.describe())
     if (state.paused === paused) return false
     // Not by the server's own pause, which replaces the note: the note says what the schedule was made from.
     await handle.update((previous) => ({ ...previous, state: { ...previous.state, paused } }))
@@ -96,6 +96,7 @@ export async function backfillSchedule({
 }): Promise<Date[]> {
   requirePast({ from, to })
   return called(connection, async () => {
+    ours(await connection.client.schedule.getHandle(id).describe())
     const due = await matchingTimes(connection, id, from, to)
     if (due.length > 0)
       await connection.client.schedule.getHandle(id).backfill([{ start: from, end: to, overlap: 'BUFFER_ALL' }])
@@ -140,6 +141,16 @@ export interface ListedSchedule {
   /** Nights that were due while the server was away for longer than `catchupWindow`. */
   missedCatchup: number
   createdAt: Date
+}
+
+/** Other programs may have schedules in the namespace, which no command here may change. @throws LonghaulError `Config.Invalid` */
+function ours(schedule: ScheduleDescription): ScheduleDescription {
+  const { scheduleId, action } = schedule
+  if (action.taskQueue === QUEUES.control) return schedule
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Schedule ${scheduleId} belongs to another program: it starts ${action.workflowType} on the task queue ${action.taskQueue}. Choose another id`,
+  })
 }
 
 /** All schedules of the namespace that start a run of Longhaul. */
@@ -190,7 +201,7 @@ export function triggerSchedule({
   return called(connection, async () => {
     const handle = connection.client.schedule.getHandle(id)
     const before = new Set(
-      (await handle.describe()).info.recentActions.map((recent) => recent.action.workflow.workflowId),
+      ours(await handle.describe()).info.recentActions.map((recent) => recent.action.workflow.workflowId),
     )
     await handle.trigger('BUFFER_ONE')
     // The server notes the started workflow a moment after it has accepted the request.
@@ -208,7 +219,9 @@ export function triggerSchedule({
 export function deleteSchedule({ connection, id }: { connection: LonghaulConnection; id: string }): Promise<boolean> {
   return called(connection, async () => {
     try {
-      await connection.client.schedule.getHandle(id).delete()
+      const handle = connection.client.schedule.getHandle(id)
+      ours(await handle.describe())
+      await handle.delete()
       return true
     } catch (error) {
       if (error instanceof ScheduleNotFoundError) return false
@@ -239,7 +252,7 @@ interface KnownSchedule {
 
 async function currentSettings(connection: LonghaulConnection, id: string): Promise<KnownSchedule | null> {
   try {
-    const { state } = await connection.client.schedule.getHandle(id).describe()
+    const { state } = ours(await connection.client.schedule.getHandle(id).describe())
     return { settings: readSettings(state.note) ?? {}, paused: state.paused }
   } catch (error) {
     if (error instanceof ScheduleNotFoundError) return null
