@@ -12,6 +12,7 @@ import { type Pages, createPages } from './pages.ts'
 import type { EpisodeRow, LiveMessage } from './pages.types.ts'
 import { listRuns } from './read-run.ts'
 import type { RunSource } from './run-source.ts'
+import { countSeen } from './shared/filter-rows.ts'
 import { TOKEN_KEY } from './shared/token-key.ts'
 import { episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeIndex } from './episode-index.ts'
@@ -200,7 +201,7 @@ async function sendLive(
   response.writeHead(200, { ...PAGE_HEADERS, 'content-type': 'text/event-stream; charset=utf-8' })
   response.flushHeaders()
   const messages: AsyncGenerator<LiveMessage> =
-    row === null ? followRun(index, signal) : followEpisode({ store, episode: row.episode, from, signal })
+    row === null ? followRun(index, { from, signal }) : followEpisode({ store, episode: row.episode, from, signal })
   for await (const message of messages) {
     if (signal.aborted) break
     response.write(`data: ${JSON.stringify(message)}\n\n`)
@@ -290,11 +291,20 @@ async function* followEpisode({ store, episode, from, signal }: FollowEpisodeInp
   }
 }
 
-/** Yields rows that are new or have changed since the page read them; another first read would take as long. */
-async function* followRun(index: EpisodeIndex, signal: AbortSignal): AsyncGenerator<LiveMessage> {
+/**
+ * Yields rows that are new or have changed since the last read; another first read would take as long. That read may be of another page,
+ * or of a connection that broke: a page that has seen less gets all rows of it first.
+ * @param from `countSeen` of the page
+ */
+async function* followRun(
+  index: EpisodeIndex,
+  { from, signal }: { from: number; signal: AbortSignal },
+): AsyncGenerator<LiveMessage> {
   const told = new Map<string, string>()
   const keyOf = ({ state, verdict }: EpisodeRow): string => `${state} ${verdict ?? ''}`
-  for (const row of index.lastRows() ?? (await index.rows())) told.set(row.episode, keyOf(row))
+  const read = index.lastRows() ?? (await index.rows())
+  for (const row of read) told.set(row.episode, keyOf(row))
+  if (countSeen(read) !== from) yield { kind: 'rows', rows: [...read] }
   while (!signal.aborted) {
     await pause(ROWS_POLL_MS, signal)
     const rows = (await index.rows()).filter((row) => told.get(row.episode) !== keyOf(row))

@@ -132,11 +132,6 @@ test('regrading a run’s patches lists the changed verdict, keeps the first one
     await store.putRecord(episodeKeys.result(record.episode), record)
   }
 
-  // A machine without the workers' store judges the result all the same.
-  const restore = changeEnvironment({ LONGHAUL_ARTIFACTS: join(folder, 'elsewhere') })
-  const afar = await longhaul('regrade', run, '--strict', '--json').finally(restore)
-  assert.equal(afar.exitCode, 3, afar.stderr)
-
   const { exitCode, stdout, stderr } = await longhaul('regrade', run, '--strict', '--json')
   assert.equal(exitCode, 3, stderr)
   const { instances, changed, compared } = lastRecord(stdout) as {
@@ -171,6 +166,11 @@ test('regrading a run’s patches lists the changed verdict, keeps the first one
     (await readPredictions({ path: out })).predictions,
     taskIds.map((taskId, index) => ({ taskId, model: 'mine', patch: patches[index] ?? '' })),
   )
+
+  // A machine without the workers' store judges the result all the same.
+  const restore = changeEnvironment({ LONGHAUL_ARTIFACTS: join(folder, 'elsewhere') })
+  const afar = await longhaul('regrade', run, '--strict', '--json').finally(restore)
+  assert.equal(afar.exitCode, 3, afar.stderr)
 })
 
 test('each bad request gives one error, exits with 1 and starts nothing', { skip: needsStack }, async () => {

@@ -15,12 +15,15 @@ import type {
   BlockerLine,
   BlockersPage,
   EpisodePage,
+  EpisodeRow,
+  EpisodesPage,
   LiveMessage,
   Page,
   TurnsPage,
 } from '../../src/viewer/pages.types.ts'
 import type { Answer as SourceAnswer, BlockersAnswer, RunSource } from '../../src/viewer/run-source.ts'
 import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
+import { countSeen } from '../../src/viewer/shared/filter-rows.ts'
 import { writeStatic } from '../../src/viewer/write-static.ts'
 import { makeRecord } from '../support/episode-records.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
@@ -272,7 +275,8 @@ test('an open page of an episode receives each turn with its answer, and then th
 test('an open page of a run receives a row that ends', async () => {
   const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__n-8', turns: 1 }
   const episode = await storeEpisode(store, { ...fields, hasEnded: false })
-  const messages = follow('run/r', 0)
+  const { rows } = (await createPages(store).read('episodes/r')) as EpisodesPage
+  const messages = follow('run/r', countSeen(rows))
   // The headers are sent before the first look: the change must come after it.
   const first = messages.next()
   await store.putRecord(episodeKeys.result(episode), makeRecord(fields))
@@ -284,6 +288,22 @@ test('an open page of a run receives a row that ends', async () => {
   }
   await messages.return(undefined)
   assert.ok(found.includes(episode) || found.includes(episode.replace(/00$/, '01')), found.join(' '))
+})
+
+test('an open page of a run receives what ended before its connection, although another page has read that already', {
+  timeout: 60_000,
+}, async () => {
+  const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__n-7', turns: 1 }
+  const episode = await storeEpisode(store, { ...fields, hasEnded: false })
+  const read = async () => JSON.parse((await ask(inside('data?name=episodes/r'))).body) as EpisodesPage
+  const { rows } = await read()
+  await store.putRecord(episodeKeys.result(episode), makeRecord({ ...fields, verdict: 'resolved' }))
+  await read()
+  const messages = follow('run/r', countSeen(rows))
+  const { value } = await messages.next()
+  await messages.return(undefined)
+  const sent = value?.kind === 'rows' ? value.rows.find((row: EpisodeRow) => row.episode === episode) : undefined
+  assert.equal(sent?.verdict, 'resolved')
 })
 
 /** What a browser would collect from the scripts of a static report. */

@@ -12,6 +12,7 @@ import type {
 } from '../../src/viewer/pages.types.ts'
 import { linkTo } from '../../src/viewer/shared/address.ts'
 import {
+  countSeen,
   filterRows,
   readFilter,
   repositoryOf,
@@ -204,8 +205,8 @@ function Episodes({ run, query }: { run: string; query: string }) {
     setChanged((before) => new Map([...before, ...message.rows.map((row) => [row.episode, row] as const)]))
   }, [])
   const isThere = loaded.state === 'there'
-  useLive(isThere ? `run/${run}` : null, 0, follow)
   const stored = isThere ? loaded.page.rows : NO_ROWS
+  useLive(isThere ? `run/${run}` : null, countSeen(stored), follow)
   const rows = useMemo(() => merge(stored, changed), [stored, changed])
   const filter = useMemo(() => readFilter(query), [query])
   const shown = useMemo(() => filterRows(rows, filter), [rows, filter])

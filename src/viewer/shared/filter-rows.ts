@@ -63,6 +63,11 @@ export function filterRows(rows: readonly EpisodeRow[], filter: RowFilter): Epis
   })
 }
 
+/** How much a reader of these rows has seen: rows and endings only come, so an equal number means equal rows. */
+export function countSeen(rows: readonly EpisodeRow[]): number {
+  return rows.length + rows.filter(({ state }) => state !== 'running').length
+}
+
 function textOf({ episode, state, verdict, reason, failure, signs }: EpisodeRow): string {
   return `${episode} ${state} ${verdict ?? ''} ${reason ?? ''} ${failure ?? ''} ${signs.join(' ')}`.toLowerCase()
 }
