@@ -123,7 +123,7 @@ export function share(text: string): number {
 export function withRegressionOptions(command: Command): Command {
   return command
     .option('--max-regression <y>', 'exit 4 when a loss of pass@1 larger than this is proven', share)
-    .option('--confidence <c>', 'level of the interval', confidence, 0.95)
+    .option('--confidence <c>', 'level of the interval of the difference', confidence, 0.95)
     .option('--strict', 'exit 3 when such a loss cannot be excluded')
 }
 
@@ -162,7 +162,11 @@ export const interruptOption = (): Option =>
 /** Options for rules about an evaluation, and for the files that a CI system shows. */
 export function withJudgeOptions(command: Command): Command {
   return withRegressionOptions(command)
-    .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
+    .option(
+      '--threshold <rule>',
+      "exit 3 unless a bound of the 95 % interval holds: 'pass@1.lower>=0.35'",
+      parseThreshold,
+    )
     .option(
       '--baseline <evaluation>',
       'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does',

@@ -76,7 +76,12 @@ function withGradingOptions(command: Command): Command {
       'take the limits of containers from this recipe (default: the suite’s or the run’s own, else nightly)',
     )
     .option('-c, --set <key=value>', 'override a key of that recipe, repeatable: -c sandbox.limit.memGiB=8', collect)
-    .option('--min-graded <share>', 'exit 2 when a smaller share of the patches has a verdict', share, 0.95)
+    .option(
+      '--min-graded <share>',
+      'exit 2 when infrastructure has left a smaller share of the patches to be judged',
+      share,
+      0.95,
+    )
 }
 
 /** The options that belong to the run's request. */
