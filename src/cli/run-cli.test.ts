@@ -331,7 +331,7 @@ test('a run ends on a machine that does not mount its store: its result is shown
     console,
     minGraded: 1,
     json: false,
-    finally: async ({ changed }) => ({ codes: changed > 0 ? [EXIT.threshold] : [], lines: [], facts: {} }),
+    alsoDo: async ({ changed }) => ({ codes: changed > 0 ? [EXIT.threshold] : [], lines: [], facts: {} }),
   })
   assert.equal(await strict({ ...graded, changed: 1 }, EXIT.ok), EXIT.threshold)
   assert.deepEqual(await readdir(home), [])

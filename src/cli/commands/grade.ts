@@ -126,7 +126,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,
-      finally: (result, record) => writeAndJudge(result, { ...options, store, record }),
+      alsoDo: (result, record) => writeAndJudge(result, { ...options, store, record }),
     }),
   })
 }
@@ -257,7 +257,7 @@ async function regrade(run: string, options: RegradeOptions, context: CommandCon
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,
-      finally: async ({ changed, counts: { resolved, unresolved, couldNotGrade } }) => {
+      alsoDo: async ({ changed, counts: { resolved, unresolved, couldNotGrade } }) => {
         const all = resolved + unresolved + couldNotGrade
         const line = changed === 0 ? 'no verdict changed' : `${changed} of ${all} verdicts changed`
         const isRefused = strict === true && changed > 0

@@ -58,7 +58,7 @@ interface SayGradingInput {
    * What else the command does and prints; its exit codes are combined with the others. The record is null where the workers' store is
    * not mounted, so that only the result can be judged.
    */
-  finally?: (
+  alsoDo?: (
     result: GradePredictionsResult,
     record: GradingRecord | null,
   ) => Promise<{ codes: ExitCode[]; lines: string[]; facts: object }>
@@ -78,7 +78,7 @@ export function reportGrading({
     const record = store === null ? null : await readGrading(store, run)
     const share = record === null ? judgedShare(counts) : keptShare(record)
     const context = store === null || record === null ? null : await readGradingContext(store, record)
-    const more = await input.finally?.(result, record)
+    const more = await input.alsoDo?.(result, record)
     const exitCode = combineExitCodes([ended, share < minGraded ? EXIT.infra : EXIT.ok, ...(more?.codes ?? [])])
     if (json) {
       const instances = record?.instances ?? null
