@@ -76,10 +76,14 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
   const queue = createKeyedQueue()
   let disposed = false
 
-  const connectionOf = async (name: string): Promise<RunnerConnection> => {
+  const connectionOf = async (name: string, interrupted: AbortSignal): Promise<RunnerConnection> => {
     const known = connections.get(name)
     if (known?.isOpen) return known
     const connection = await access.connect(name)
+    if (interrupted.aborted) {
+      connection.close()
+      throw interrupted.reason
+    }
     if (disposed) {
       connection.close()
       throw new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'The sandbox host was closed' })
@@ -93,20 +97,25 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
     connections.delete(name)
   }
 
-  const askUntilAnswered = async ({ name, line, maxBodyBytes = 0 }: RunnerRequest): Promise<TimedReply> => {
+  /** After an interruption the next request may be under way, so this one touches neither the sandbox nor its connection again. */
+  const askUntilAnswered = async (
+    { name, line, maxBodyBytes = 0 }: RunnerRequest,
+    interrupted: AbortSignal,
+  ): Promise<TimedReply> => {
     const beganMs = Date.now()
     let waitedMs = 0
     for (let attempt = 1; ; attempt += 1) {
       /** When the runner was first asked; null if no connection succeeded. */
       let askedMs: number | null = null
       try {
-        const connection = await connectionOf(name)
+        const connection = await connectionOf(name, interrupted)
         askedMs = Date.now()
         const sentMs = performance.now()
         const end = (): number => (waitedMs += performance.now() - sentMs)
         const reply = await connection.ask(line, maxBodyBytes).finally(end)
         return { ...reply, tookMs: Math.round(waitedMs) }
       } catch (error) {
+        interrupted.throwIfAborted()
         disconnect(name)
         await access.requireRunning(name, error, askedMs)
         if (attempt === MAX_CONNECTIONS_PER_REQUEST) {
@@ -114,6 +123,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
           throw await access.judgeSilence({ name, why, sinceMs: beganMs, cause: error })
         }
         await sleep(50 * attempt)
+        interrupted.throwIfAborted()
       }
     }
   }
@@ -121,16 +131,21 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
   const answerInTime = async (request: RunnerRequest): Promise<TimedReply> => {
     const { name, timeoutMs, signal } = request
     signal.throwIfAborted()
-    const { promise: interrupted, reject } = Promise.withResolvers<never>()
-    const onAbort = (): void => reject(signal.reason as Error)
-    const timer = setTimeout(() => reject(new RunnerOverdue()), timeoutMs)
+    const { promise: ended, reject } = Promise.withResolvers<never>()
+    const interruption = new AbortController()
+    const interrupt = (reason: Error): void => {
+      interruption.abort(reason)
+      reject(reason)
+    }
+    const onAbort = (): void => interrupt(signal.reason as Error)
+    const timer = setTimeout(() => interrupt(new RunnerOverdue()), timeoutMs)
     const sinceMs = Date.now()
     signal.addEventListener('abort', onAbort, { once: true })
-    const answer = access.pulse.during(() => askUntilAnswered(request))
+    const answer = access.pulse.during(() => askUntilAnswered(request, interruption.signal))
     // After an interruption no caller awaits `answer`, so its rejection must be handled here.
     answer.catch(() => undefined)
     try {
-      return await Promise.race([answer, interrupted])
+      return await Promise.race([answer, ended])
     } catch (error) {
       disconnect(name)
       if (!(error instanceof RunnerOverdue)) throw error
