@@ -163,7 +163,7 @@ export interface ActionRecord {
   token: string
   /** When the policy was asked, ms since 1970, by the worker's clock. */
   sampledAtMs: number
-  /** From the question to the answer. */
+  /** Duration of the request that was answered, without failed tries and the waits before them. */
   sampleMs: number
 }
 

@@ -36,6 +36,8 @@ export interface SampleResult {
   finishReason: 'stop' | 'length'
   /** Version that the server reports for this answer. */
   policy: PolicyVersion
+  /** Duration of the request that was answered, without failed tries and the waits before them. @default unknown */
+  tookMs?: number
 }
 
 /** Token-in/token-out access to served policies (vLLM's /v1/completions fields). Rejects with `Model.*` codes. */
@@ -82,6 +84,8 @@ export interface ChatReply {
   text: string
   /** What the endpoint reports besides the text. */
   answer: ChatAnswer
+  /** As in `SampleResult`. */
+  tookMs?: number
 }
 
 /** Text in, text out. Its replies can be graded but never trained on. Rejects with `Model.*` codes. */

@@ -17,6 +17,8 @@ import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { wrapStore } from '../adapters/artifacts/store-rules.ts'
 import type { HostActivities } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { ActionRecord } from '../contracts/episodes.types.ts'
+import type { PolicyClient } from '../contracts/policy.types.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import type { EpisodeInput } from '../contracts/workflows.types.ts'
@@ -112,6 +114,18 @@ test('a late claim of an earlier request by the same execution stops nothing', a
   assert.equal(turns, TURNS_A_STEP)
 })
 
+test('a turn took as long as the answered request, however long policy server and store were unavailable', async () => {
+  const { store, host, episode, at } = await openEpisode('took')
+  const policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 })
+  const slow: PolicyClient = {
+    ...policy,
+    sample: async (...asked) => ({ ...(await policy.sample(...asked)), tookMs: 7 }),
+  }
+  const { activities } = hostOf(store, host, slow)
+  await inActivity(() => activities.advanceEpisode(at(1)))
+  assert.equal((await store.readRecord<ActionRecord>(episodeKeys.action(episode, 0)))?.sampleMs, 7)
+})
+
 interface Call {
   doing: string
   key: string
@@ -157,13 +171,16 @@ async function openEpisode(run: string) {
 const OWNER = { owner: 'test', ownerRun: '00000000-0000-0000-0000-000000000000' }
 
 /** A worker of its own, with nothing in memory. */
-function hostOf(store: ArtifactStore, sandbox: SandboxHost) {
+function hostOf(
+  store: ArtifactStore,
+  sandbox: SandboxHost,
+  policy: PolicyClient = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 }),
+) {
   const calls: Call[] = []
   const counted = wrapStore(store, (call, work) => {
     calls.push(call)
     return work()
   })
-  const policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 })
   const worker = ownSandboxesWorker(
     {
       hostQueue: 'sandbox.test',

@@ -226,8 +226,10 @@ class EpisodePlayer {
     const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
     const sampledAtMs = this.#deps.now()
     const startedMs = this.#deps.stopwatch()
-    const sampled = await this.#askPolicy(turn, seed)
-    if (sampled === null) return 'context-limit'
+    const answer = await this.#askPolicy(turn, seed)
+    if (answer === null) return 'context-limit'
+    // A stopped server and an unavailable store cost the policy nothing, so neither may count against the time of its episode.
+    const { tookMs = this.#deps.stopwatch() - startedMs, ...sampled } = answer
     const { command, formatError } = parseReply(sampled.text)
     const { record } = await this.#deps.store.claimRecord<ActionRecord>(episodeKeys.action(episode, turn), {
       schema: 'longhaul.action/1',
@@ -239,7 +241,7 @@ class EpisodePlayer {
       command,
       token: randomBytes(8).toString('hex'),
       sampledAtMs,
-      sampleMs: Math.round(this.#deps.stopwatch() - startedMs),
+      sampleMs: Math.round(tookMs),
     })
     return record
   }

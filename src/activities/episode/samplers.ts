@@ -18,6 +18,7 @@ import type {
   ChatMessage,
   ChatRequest,
   ChatFormat,
+  SampleResult,
 } from '../../contracts/policy.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { systemPrompt } from '../../scaffold/observation.ts'
@@ -56,7 +57,8 @@ export interface SampleInput {
 
 /** The part of an action record that the policy produces. */
 export type SampledTurn = Pick<ActionRecord, 'promptDelta' | 'ids' | 'logprobs' | 'text' | 'finishReason' | 'policy'> &
-  Pick<Partial<ActionRecord>, 'chat'>
+  Pick<Partial<ActionRecord>, 'chat'> &
+  Pick<SampleResult, 'tookMs'>
 
 /** Produces the replies of an episode: as token ids that may be trained on, or as text that may only be graded. */
 export interface Sampler {
@@ -227,9 +229,9 @@ export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
       if (already !== null) return already
       const reply = await nullOnOverflow(() => chat.reply(request, signal))
       if (reply === null) return null
-      const { text, answer } = reply
+      const { answer, ...said } = reply
       const finishReason = answer.ending === 'length' ? 'length' : 'stop'
-      return { promptDelta: [], ids: [], logprobs: [], text, finishReason, policy: spec.policy, chat: answer }
+      return { promptDelta: [], ids: [], logprobs: [], ...said, finishReason, policy: spec.policy, chat: answer }
     },
   }
 }

@@ -64,7 +64,7 @@ export function createChatClient({
           headers: { 'x-session-id': encodeURIComponent(request.session) },
           ...(settings.stream ? { fold: createChunkFold } : {}),
           signal,
-          parse: readChatReply,
+          parse: (answer, tookMs) => ({ ...readChatReply(answer), tookMs }),
         }),
       ),
     check: (signal) =>

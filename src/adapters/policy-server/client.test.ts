@@ -64,7 +64,9 @@ const answer = (changes: object): Script => reply(200, { ...good, choices: [{ ..
 
 test('a sample request has every decoding field, the version as salt and the episode as affinity', async (t) => {
   const { client, seen } = await serve(t, reply(200, good))
-  assert.deepEqual(await client.sample(request, never), {
+  const { tookMs, ...sample } = await client.sample(request, never)
+  assert.equal(typeof tookMs, 'number')
+  assert.deepEqual(sample, {
     ids: [8, 2],
     logprobs: [-0.5, -0.25],
     text: 'x',
@@ -101,6 +103,14 @@ test('a sample request has every decoding field, the version as salt and the epi
     cache_salt: VERSION,
   })
   assert.equal(seen[0]?.headers['x-session-id'], 'run%2Frft%2F0001%2Ftask%2F00')
+})
+
+/** The story: a server is restarted while an episode of five minutes samples, and the episode ends as if its policy had been slow. */
+test('says how long the answered request took, without the tries and waits before it', async (t) => {
+  const { client } = await serve(t, reply(503, {}, { 'Retry-After': '0.3' }), reply(200, good))
+  const askedMs = performance.now()
+  const { tookMs = Number.NaN } = await client.sample(request, never)
+  assert.ok(tookMs <= Math.ceil(performance.now() - askedMs) - 300, `${tookMs} ms`)
 })
 
 test('refuses a server that returns no ids, or answers with other weights, at once', async (t) => {
@@ -344,7 +354,7 @@ test('SGLang: a sample counts when the requested weights made all of it, with on
     const { url } = await serve(t, ...scripts)
     return createPolicyClient({ kind: 'sglang', url, timeouts: PATIENCE })
   }
-  const sample = await (await client(reply(200, generated))).sample(request, never)
+  const { tookMs: _, ...sample } = await (await client(reply(200, generated))).sample(request, never)
   assert.deepEqual(sample, { ids: [8, 2], logprobs: [-0.5, -0.25], text: 'x', finishReason: 'stop', policy: VERSION })
   const stale = { version: 'v000000-bbbbbbbb', start: 0, end: 1 }
   for (const [script, code] of [

@@ -46,7 +46,11 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
       return dialect.held === undefined ? send(dialect.served()) : [await dialect.held(send)]
     },
     sample: (request, signal) =>
-      prove({ policy: request.policy, build: (proof) => dialect.sample(request, proof), send: sendWith(signal) }),
+      prove({
+        policy: request.policy,
+        build: (proof) => timed(dialect.sample(request, proof)),
+        send: sendWith(signal),
+      }),
     tokenize: (request, signal) => sendWith(signal)(dialect.tokenize(request)),
     score: (request, signal) =>
       prove({ policy: request.policy, build: (proof) => dialect.score(request, proof), send: sendWith(signal) }),
@@ -55,6 +59,15 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
       if (dialect.release !== undefined) await sendWith(AbortSignal.timeout(RELEASE_MS))(dialect.release(request))
     },
   }
+}
+
+/** The exchange's result says how long the server took for it. */
+function timed<T extends object>(exchange: Exchange<T>): Exchange<T & { tookMs?: number }> {
+  const parse = (answer: unknown, tookMs?: number): T & { tookMs?: number } => ({
+    ...exchange.parse(answer),
+    ...(tookMs === undefined ? {} : { tookMs }),
+  })
+  return { ...exchange, parse }
 }
 
 /** A lease that is not released expires on its own, so a run that ends waits only a few tries for a restarting server. */

@@ -18,8 +18,8 @@ export interface Exchange<T> {
   timeoutMs?: number
   /** Largest answer that an honest server gives. @default SMALL_ANSWER_BYTES */
   maxAnswerBytes?: number
-  /** Reads a 200 answer. @throws LonghaulError */
-  parse: (answer: unknown) => T
+  /** Reads a 200 answer. @throws LonghaulError @param tookMs as in `ServerAsk` */
+  parse: (answer: unknown, tookMs?: number) => T
 }
 
 /** The server is asked for its version before and after the answer, so the answer itself need not name it. */

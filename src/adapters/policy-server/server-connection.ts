@@ -39,8 +39,9 @@ export interface ServerAsk<T> {
   /** @default the connection's `requestMs` */
   timeoutMs?: number
   signal: AbortSignal
-  /** Reads a 200 answer. @throws LonghaulError; `Model.BadResponse` is retried */
-  parse: (answer: unknown) => T
+  /** Reads a 200 answer. @throws LonghaulError; `Model.BadResponse` is retried
+   *  @param tookMs duration of the exchange, without failed tries and the waits before them */
+  parse: (answer: unknown, tookMs: number) => T
 }
 
 export type ServerConnection = <T>(ask: ServerAsk<T>) => Promise<T>
@@ -69,6 +70,7 @@ export function connectToServer({
       signal,
       onAgain: onTransientError,
       async attempt(tries) {
+        const sentMs = performance.now()
         const answer = await exchange({
           path,
           headers: sent,
@@ -81,10 +83,11 @@ export function connectToServer({
           if (error instanceof HttpFault) return error
           throw error
         })
+        const tookMs = Math.round(performance.now() - sentMs)
         if (answer instanceof HttpFault) return { kind: 'again', error: unreachable(answer, target), afterMs: null }
         return 'error' in answer
           ? decideOnError(answer, { url: target, policy }, tries)
-          : read(answer, parse, { tries, url: target })
+          : read(answer, (value) => parse(value, tookMs), { tries, url: target })
       },
     })
   }
