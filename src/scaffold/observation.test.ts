@@ -138,6 +138,18 @@ test('shows invalid bytes, and a cut never leaves half a surrogate pair', () => 
   )
   const smile = shortenOutput({ head: bytes('😀'.repeat(50)), tail: NONE, omittedBytes: 0, maxChars: 7 })
   assert.ok(smile.isWellFormed())
+  assert.match(smile, /^😀😀\n\[.*\]\n😀$/)
+  const odd = shortenOutput({ head: bytes(`a${'😀'.repeat(50)}`), tail: NONE, omittedBytes: 0, maxChars: 8 })
+  // 101 code units, of which `a`, one 😀 in front and two behind are shown.
+  assert.match(odd, /^a😀\n\[\.\.\. about 94 .*\]\n😀😀$/)
+})
+
+test('an output of line breaks that is too long says how much was left out, and never less than nothing', () => {
+  const breaks = bytes('\n'.repeat(2000))
+  const text = shortenOutput({ head: breaks, tail: breaks, omittedBytes: 10, maxChars: 1000 })
+  assert.match(text, /about 10 characters left out/)
+  const some = shortenOutput({ head: bytes(`ab${'\n'.repeat(1998)}`), tail: breaks, omittedBytes: 10, maxChars: 1000 })
+  assert.match(some, /^ab\n\[\.\.\. about 10 /)
 })
 
 test('accepts the repository’s root with a trailing slash', () => {

@@ -152,11 +152,20 @@ export function shortenOutput({ head, tail, omittedBytes, maxChars }: OutputInpu
 
   const headChars = Math.ceil(maxChars / 2)
   const tailChars = Math.floor(maxChars / 2)
-  const kept = omittedBytes === 0 ? { first: whole, last: whole } : { first, last: trimEnd(last) }
-  const shownHead = kept.first.slice(0, headChars).toWellFormed()
-  const shownTail = kept.last.slice(Math.max(0, kept.last.length - tailChars)).toWellFormed()
+  // Line breaks at the end may reach into the head.
+  const kept =
+    omittedBytes === 0 ? { first: whole, last: whole } : { first: whole.slice(0, first.length), last: trimEnd(last) }
+  const headEnd = isInsidePair(kept.first, headChars) ? headChars - 1 : headChars
+  const tailStart = Math.max(0, kept.last.length - tailChars)
+  const shownHead = kept.first.slice(0, headEnd)
+  const shownTail = kept.last.slice(isInsidePair(kept.last, tailStart) ? tailStart + 1 : tailStart)
   const cut = omittedBytes + whole.length - shownHead.length - shownTail.length
   return `${trimEnd(shownHead)}\n${omittedNotice(cut)}\n${shownTail}`
+}
+
+/** Returns whether a cut before this code unit would split a character of two units. */
+function isInsidePair(text: string, at: number): boolean {
+  return (text.codePointAt(at - 1) ?? 0) > 0xff_ff
 }
 
 /** "About", because the count adds bytes and characters. */
