@@ -5,7 +5,8 @@ import { failed } from '../docker/grader/grade-output.ts'
 import { deletePod } from './list-pods.ts'
 import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 import { ensureNetworkPolicy, ensureRunnerMap } from './runner-map.ts'
-import { createPod, deviating, type PodContext, START_MS, untilRunning } from './start-pod.ts'
+import { START_MS } from './pod-state.ts'
+import { createPod, deviating, type PodContext, untilRunning } from './start-pod.ts'
 
 /** Limit for the deletion of an earlier attempt's pod. */
 const GONE_MS = 60_000

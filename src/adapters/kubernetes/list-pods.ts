@@ -7,7 +7,7 @@ import type { ResourceHolder } from '../docker/reaper/reap-orphaned.ts'
 import { toClusterError, unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 import type { Pod } from './pod-spec.ts'
-import { isTakenAway, statusOfSandbox } from './pod-state.ts'
+import { START_MS, isTakenAway, statusOfSandbox } from './pod-state.ts'
 
 interface ListedPod extends ListedSandbox {
   pod: Pod
@@ -73,6 +73,8 @@ export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
           ...sandbox,
           kind: 'container',
           id: sandbox.name,
+          // Its lease begins with its runner. Until then it may wait for a node and for its image.
+          leaseMs: sandbox.state === 'created' ? Math.max(sandbox.leaseMs, START_MS) : sandbox.leaseMs,
           endedForMs: sandbox.state !== 'ended' ? null : Number.isFinite(ended) ? now - ended : sandbox.ageMs,
           endedByLease: sandbox.state === 'ended' && sandbox.role === 'agent' && end?.exitCode === 0,
         }

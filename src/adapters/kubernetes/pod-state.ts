@@ -3,6 +3,8 @@ import { pullFailure } from '../docker/images/pull-failure.ts'
 import { NO_ISOLATION, sandboxError } from '../docker/sandbox/runner-pool.ts'
 import type { ContainerStatus, Pod } from './pod-spec.ts'
 
+/** Limit for the start of a pod: pulled images of real tasks are gigabytes in size. */
+export const START_MS = 30 * 60_000
 /** Tolerated difference between the clocks of nodes and workers. */
 const CLOCK_SLACK_MS = 2_000
 

@@ -8,7 +8,7 @@ import { ClusterRefusal } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 import { readPod } from './pod-access.ts'
 import type { Pod } from './pod-spec.ts'
-import { blockOf, endOf, isRunning, isTakenAway, statusOfSandbox } from './pod-state.ts'
+import { START_MS, blockOf, endOf, isRunning, isTakenAway, statusOfSandbox } from './pod-state.ts'
 
 /** The state that all operations of one namespace share. */
 export interface PodContext {
@@ -30,8 +30,6 @@ export interface PodContext {
 
 /** How long a pod may wait in the scheduler's queue for other sandboxes to end. */
 const ROOM_MS = 10 * 60_000
-/** Pulled images of real tasks are gigabytes in size. */
-export const START_MS = 30 * 60_000
 
 /** Returns null if the name is taken. */
 export async function createPod(cluster: Cluster, asked: Pod): Promise<Pod | null> {
