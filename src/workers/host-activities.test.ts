@@ -121,9 +121,31 @@ test('a turn took as long as the answered request, however long policy server an
     ...policy,
     sample: async (...asked) => ({ ...(await policy.sample(...asked)), tookMs: 7 }),
   }
-  const { activities } = hostOf(store, host, slow)
+  const { activities } = hostOf(store, host, { policy: slow })
   await inActivity(() => activities.advanceEpisode(at(1)))
   assert.equal((await store.readRecord<ActionRecord>(episodeKeys.action(episode, 0)))?.sampleMs, 7)
+})
+
+/** The story: the artifact store is unavailable for longer than a lease, and each episode on the host loses its sandbox. */
+test('a sandbox keeps its lease while a step waits for the store', async () => {
+  const { store, host, at } = await openEpisode('lease')
+  const renewals = Promise.withResolvers<void>()
+  let renewed = 0
+  const counting: SandboxHost = {
+    ...host,
+    async renew(...asked) {
+      await host.renew(...asked)
+      renewed += 1
+      if (renewed === 3) renewals.resolve()
+    },
+  }
+  const waiting = wrapStore(store, async ({ doing, key }, work) => {
+    if (doing === 'writing' && key.endsWith('/0000.observation.json')) await renewals.promise
+    return work()
+  })
+  const { activities } = hostOf(waiting, counting, { leaseMs: 30 })
+  const { turns } = await inActivity(() => activities.advanceEpisode(at(1)))
+  assert.equal(turns, TURNS_A_STEP)
 })
 
 interface Call {
@@ -174,7 +196,10 @@ const OWNER = { owner: 'test', ownerRun: '00000000-0000-0000-0000-000000000000' 
 function hostOf(
   store: ArtifactStore,
   sandbox: SandboxHost,
-  policy: PolicyClient = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 }),
+  {
+    policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 }),
+    leaseMs = 60_000,
+  }: { policy?: PolicyClient; leaseMs?: number } = {},
 ) {
   const calls: Call[] = []
   const counted = wrapStore(store, (call, work) => {
@@ -188,7 +213,7 @@ function hostOf(
       look: () => Promise.reject(new Error('not asked')),
       shared: { store: counted, sandbox, recipes: createRecipeReader(store), tasks: createTaskReader(store) },
     },
-    { leaseMs: 60_000, policyUrl: 'http://127.0.0.1:9', policyApiKey: null },
+    { leaseMs, policyUrl: 'http://127.0.0.1:9', policyApiKey: null },
     { ...PASS_THROUGH, policy: () => policy },
   )
   const activities: HostActivities = worker.activities

@@ -36,7 +36,7 @@ export interface AdvanceDependencies {
   now(): number
   /** Milliseconds of a monotonic clock. */
   stopwatch(): number
-  /** How often the sandbox's lease is renewed while a sample is awaited. */
+  /** How often the sandbox's lease is renewed during a step. */
   renewEveryMs: number
   /** Checked before each turn. @default stays on this host until the step is over */
   door?: Pick<HostDoor, 'isStopping' | 'isMoving'>
@@ -61,11 +61,16 @@ export async function advanceEpisode(
   input: AdvanceInput,
   scope: ActivityScope,
 ): Promise<EpisodeProgress> {
-  const player = await EpisodePlayer.resume(deps, input, scope)
-  noteOnSpan({ 'longhaul.firstTurn': player.turns })
-  const progress = await playStep(deps, player)
-  player.keepFor(progress)
-  return progress
+  const { signal } = scope
+  // A policy server or a store that is slow or unavailable must not cost the sandbox, whose lease counts the time since the last request.
+  const renew = (): Promise<void> => deps.sandbox.renew(input.sandbox, signal)
+  return renewing({ renew, everyMs: deps.renewEveryMs, signal }, async () => {
+    const player = await EpisodePlayer.resume(deps, input, scope)
+    noteOnSpan({ 'longhaul.firstTurn': player.turns })
+    const progress = await playStep(deps, player)
+    player.keepFor(progress)
+    return progress
+  })
 }
 
 async function playStep(deps: AdvanceDependencies, player: EpisodePlayer): Promise<EpisodeProgress> {
@@ -247,19 +252,15 @@ class EpisodePlayer {
   }
 
   #askPolicy(turn: number, seed: number): Promise<SampledTurn | null> {
-    const { store, sandbox, sampler, renewEveryMs } = this.#deps
+    const { store, sampler } = this.#deps
     const { signal } = this.#scope
     const transcript = this.#transcript
-    // A slow or unavailable server must not cost the sandbox, whose lease counts the time since the last request.
-    const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
     const recorded = async (): Promise<ActionRecord | null> => {
       await requireNewestPlacement(store, this.#input)
       // Last, so that the request follows it at once.
       return store.readRecord<ActionRecord>(episodeKeys.action(this.spec.episode, turn))
     }
-    return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
-      sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded }),
-    )
+    return sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded })
   }
 
   async #observe(action: ActionRecord): Promise<ObservationRecord> {
