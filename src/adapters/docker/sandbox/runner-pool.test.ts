@@ -105,6 +105,16 @@ test('after a request that was not answered in time nothing looks at the killed 
   runners.dispose()
 })
 
+/** The story: an engine stands still for a minute while a policy samples, and the renewal kills what it should keep alive. */
+test('a renewal that is not answered in time leaves its sandbox alone', async () => {
+  const world = newWorld()
+  const runners = createRunnerPool(world)
+  const late = runners.request({ name: 'box', line: 'renew', timeoutMs: 20, whenLate: 'leave', signal: never })
+  await assert.rejects(late, { code: 'Sandbox.EngineUnavailable' })
+  assert.equal(world.kills, 0)
+  runners.dispose()
+})
+
 test('a connection that is made too late for an aborted request is closed', async () => {
   const world = newWorld(50)
   const runners = createRunnerPool(world)

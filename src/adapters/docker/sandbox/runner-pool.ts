@@ -27,8 +27,10 @@ export interface RunnerRequest {
   name: string
   /** One line, followed by the payload if the request has one. */
   line: string | Buffer
-  /** If no answer arrives within this time, the container is killed: nothing else is certain to end a command in it. */
   timeoutMs: number
+  /** If no answer arrives in time, the container is killed, because nothing else is certain to end a command in it. A request whose failure
+   *  is ignored leaves it alone. @default kill */
+  whenLate?: 'kill' | 'leave'
   /** An answer with a longer body is refused before it is read. @default 0 */
   maxBodyBytes?: number
   signal: AbortSignal
@@ -129,7 +131,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
   }
 
   const answerInTime = async (request: RunnerRequest): Promise<TimedReply> => {
-    const { name, timeoutMs, signal } = request
+    const { name, timeoutMs, whenLate = 'kill', signal } = request
     signal.throwIfAborted()
     const { promise: ended, reject } = Promise.withResolvers<never>()
     const interruption = new AbortController()
@@ -149,6 +151,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
     } catch (error) {
       disconnect(name)
       if (!(error instanceof RunnerOverdue)) throw error
+      if (whenLate === 'leave') throw unanswered(name, timeoutMs)
       const why = `no answer within ${timeoutMs} ms, so the container was killed`
       // Judged before our own kill appears among the API calls on the container.
       const failure = await access.judgeSilence({ name, why, sinceMs, cause: error })
@@ -177,6 +180,14 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
 }
 
 class RunnerOverdue extends Error {}
+
+function unanswered(name: string, timeoutMs: number): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.EngineUnavailable',
+    message: `The runner of a sandbox did not answer within ${timeoutMs} ms`,
+    details: { name },
+  })
+}
 
 const MESSAGES = {
   'Sandbox.Lost': 'The sandbox is lost',
@@ -240,7 +251,9 @@ export function createRunnerOperations({
     renew: (sandbox, signal) =>
       around('renewing a lease', sandbox.name, signal, async () => {
         // The runner renews the lease on every request, so this request only queries the state.
-        await askState(sandbox, encodeInit(null), signal)
+        const { name } = sandbox
+        const line = encodeInit(null)
+        await runners.request({ name, line, timeoutMs: STATE_TIMEOUT_MS, whenLate: 'leave', signal })
       }),
     initialState: (sandbox, signal) =>
       around(
