@@ -19,6 +19,7 @@ import {
   createPlayer,
   createSandboxFixture,
   never,
+  untilTrue,
 } from '../sandbox-fixture.ts'
 
 const LIMITS: SandboxLimits = { cpus: 1, memoryMiB: 128, pids: 64, diskGiB: 1 }
@@ -134,6 +135,19 @@ async function bounded(bomb: string, refusal: RegExp): Promise<void> {
     }
   })
 }
+
+// The story: the watch ended such a sandbox while the policy sampled. The next turn started it again, beyond its limit and unwatched.
+test('A19: a disk bomb in the background stops at the limit between turns too, and no later turn runs beyond it', () =>
+  attacked(async ({ play, sandbox }) => {
+    await play('(i=0; while head -c 64M /dev/zero > /bomb$i; do i=$((i + 1)); done; touch /refused) >/dev/null 2>&1 &')
+    const isRefused = async (): Promise<boolean> =>
+      (await fixture.probe(sandbox, 'sleep 1; ls /refused 2>/dev/null || true').catch(() => '')) !== ''
+    await untilTrue(async () => !(await fixture.isRunning(sandbox.name)) || (await isRefused()))
+    if (await fixture.isRunning(sandbox.name)) return
+    for (const command of ['echo on', 'echo again']) {
+      assert.equal(codeOf(await play(command).catch((error: unknown) => error)), 'Sandbox.DiskLimit')
+    }
+  }))
 
 test('A19: what has names is counted while a million mappings make the count of open files slow', () =>
   attacked(

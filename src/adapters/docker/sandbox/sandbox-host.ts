@@ -104,11 +104,18 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     }
   }
 
-  /** Wraps operations on an open sandbox, and attributes a loss to the agent or to the host. */
+  /**
+   * Wraps operations on an open sandbox, and attributes a loss to the agent or to the host. A sandbox that the disk watch has killed is
+   * asked for nothing: a request would start it again, beyond its limit.
+   */
   const inside = <T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
     named(doing, name, signal, async () => {
+      watch.requireWithin(name)
       try {
-        return await work()
+        const result = await work()
+        // It may have been killed and started again in the middle of the work.
+        watch.requireWithin(name)
+        return result
       } catch (error) {
         throw await attributeLoss(engine, name, error, watch.measure)
       }
