@@ -114,6 +114,42 @@ test('what the engine counts itself, has no limit or cannot be read is left alon
   assert.deepEqual(killed, ['seen'])
 })
 
+/** The story: an engine that reports no folder and its worker were killed together, and the worker met the sandbox before its new start. */
+test('a container whose folder is not known yet is looked at again when it runs', async (t) => {
+  await mkdir(join(folder, 'later'))
+  const containers: Parameters<typeof engineOf>[0] = { later: { limit: 1 } }
+  const { engine, killed } = engineOf(containers)
+  const watch = createDiskWatch({ engine, log: () => undefined, everyMs: 10 })
+  t.after(() => watch.dispose())
+  const add = addTo(watch, engine)
+  await add('later')
+  assert.equal(watch.knows('later'), false)
+  containers['later'] = { limit: 1, UpperDir: join(folder, 'later') }
+  await add('later')
+  assert.ok(watch.knows('later'))
+  await writeFile(join(folder, 'later/a'), Buffer.alloc(MIB, 1))
+  await until(() => killed.length === 1)
+})
+
+test('a count that fails is repeated', async (t) => {
+  const programs = join(folder, 'programs')
+  await mkdir(programs)
+  await mkdir(join(folder, 'uncounted'))
+  const path = process.env['PATH'] ?? ''
+  t.after(() => (process.env['PATH'] = path))
+  await writeFile(join(programs, 'du'), '#!/bin/sh\nexit 1\n', { mode: 0o755 })
+  process.env['PATH'] = `${programs}:${path}`
+  const { engine, killed } = engineOf({ uncounted: { limit: 1, UpperDir: join(folder, 'uncounted') } })
+  const said: string[] = []
+  const watch = createDiskWatch({ engine, log: (message) => said.push(message), everyMs: 10 })
+  t.after(() => watch.dispose())
+  await addTo(watch, engine)('uncounted')
+  await writeFile(join(folder, 'uncounted/a'), Buffer.alloc(MIB, 1))
+  await until(() => said.includes('disk watch: not counted'))
+  process.env['PATH'] = path
+  await until(() => killed.length === 1)
+})
+
 test('a container that is gone is watched no longer, and a new one waits for its first count', async (t) => {
   const containers: Parameters<typeof engineOf>[0] = {}
   for (const name of ['gone', 'new']) {

@@ -137,6 +137,7 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
     const usage = await usageOf(one.directory)
     const written = await countWritten(one.directory, await firstProcessOf(one.name), countTimeoutMs)
     if (usage === null || written === null) {
+      if ((await usageOf(one.directory)) !== null) throw new Error('the count failed')
       watched.delete(one.name)
       return null
     }
@@ -159,8 +160,11 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
     async add(name, facts) {
       if (known.has(name) || isDisposed) return
       const { HostConfig: host } = facts
-      known.add(name)
       const directory = await writtenFolderOf(engine, facts)
+      // Its first process has the mounts that name the folder, once it runs.
+      if (directory === undefined && !facts.State.Running) return
+      if (known.has(name)) return
+      known.add(name)
       if (directory === undefined || !(await mayRead(directory))) return
       const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard ?? Number.POSITIVE_INFINITY
       const isCounted = Object.keys(host.StorageOpt ?? {}).length > 0
