@@ -76,7 +76,7 @@ void open_agent_folder(void) {
 }
 
 /* Of ours and of the agent's: never through a link, never waiting for the other end of a pipe. */
-bool read_file(int folder, const char *name, size_t most, struct bytes *into) {
+static bool read_bytes(int folder, const char *name, size_t most, bool may_be_larger, struct bytes *into) {
   int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return false;
   struct stat facts;
@@ -88,11 +88,22 @@ bool read_file(int folder, const char *name, size_t most, struct bytes *into) {
     if (length < 0) is_whole = false;
     if (length <= 0) break;
     append(into, part, (size_t)length);
-    if (into->length > most) is_whole = false;
+    if (into->length <= most) continue;
+    is_whole = may_be_larger;
+    into->length = most;
+    break;
   }
   close(file);
   if (is_whole) append(into, "", 0);
   return is_whole;
+}
+
+bool read_file(int folder, const char *name, size_t most, struct bytes *into) {
+  return read_bytes(folder, name, most, false, into);
+}
+
+bool read_start(int folder, const char *name, size_t most, struct bytes *into) {
+  return read_bytes(folder, name, most, true, into);
 }
 
 static bool write_all(int file, const char *from, size_t length) {

@@ -107,6 +107,8 @@ int open_script_output(int *reading);
 void drop_output(long long turn);
 /* Whole files of ours; false where it is absent or larger. */
 bool read_file(int folder, const char *name, size_t most, struct bytes *into);
+/* The same of a file that may be larger: no more than its first bytes. */
+bool read_start(int folder, const char *name, size_t most, struct bytes *into);
 bool write_file(int folder, const char *name, const void *bytes, size_t length, mode_t mode);
 void forget_journal(void);
 

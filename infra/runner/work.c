@@ -164,7 +164,8 @@ static long long take_state(const char *turn, struct bytes *into) {
   struct bytes text = {0};
   long long length = 0;
   into->length = 0;
-  if (read_file(agent, "state", MAX_STATE_FILE, &text)) {
+  /* Each shell writes over what lies there, so the rest of an earlier state stays behind it, however large that was. */
+  if (read_start(agent, "state", MAX_STATE_FILE, &text)) {
     char mark[40];
     int size = snprintf(mark, sizeof mark, "%s\n", turn);
     char *end = memchr(text.at, 0, text.length);

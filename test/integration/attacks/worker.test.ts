@@ -41,6 +41,21 @@ test('an environment of a megabyte is not kept; the turn says so and the sandbox
   await fixture.host.close(sandbox)
 })
 
+test('an environment larger than the runner reads leaves room for the state of later turns', async () => {
+  const sandbox = await newSandbox()
+  const { play } = createPlayer(fixture.host, sandbox)
+  await play('cd /tmp')
+  await play(
+    'x=$(head -c 100000 /dev/zero | tr "\\0" x); i=0; while [ $i -lt 100 ]; do export V$i="$x"; i=$((i + 1)); done',
+    {
+      timeoutMs: 120_000,
+    },
+  )
+  assert.equal((await play('pwd; cd /usr')).text, '/tmp\n')
+  assert.equal((await play('pwd')).text, '/usr\n')
+  await fixture.host.close(sandbox)
+})
+
 test('the listing of 25,000 new files with long names becomes one hash that changes with the tree', async () => {
   const sandbox = await newSandbox()
   const player = createPlayer(fixture.host, sandbox)
