@@ -48,6 +48,17 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal((await player.play('cat /tmp/count')).text, 'once\n')
     })
 
+    /** The story: an attempt is stopped in the middle of a command, and the next attempt of this worker asks for the same turn. */
+    test('an aborted turn goes on once, and the next request receives its result over one connection', async () => {
+      const request = player.next('echo begun >> /tmp/aborted; sleep 2; cat /tmp/aborted')
+      const stop = new AbortController()
+      const stopped = fixture.host.runTurn(sandbox, request, stop.signal)
+      setTimeout(() => stop.abort(new Error('stopped')), 500)
+      await assert.rejects(stopped, /stopped/)
+      assert.equal(textOf(await fixture.host.runTurn(sandbox, request, never)), 'begun\n')
+      assert.equal((await player.play('cat /tmp/aborted')).text, 'begun\n')
+    })
+
     test('the worker measures the time of a turn although clocks in the sandbox lie', async () => {
       const other = await fixture.host.open(fixture.openInput({ episode: `${fixture.run}/stage/0001/clock/00` }), never)
       const liar = createPlayer(fixture.host, other)
