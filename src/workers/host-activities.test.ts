@@ -119,11 +119,11 @@ test('a turn took as long as the answered request, however long policy server an
   const policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 })
   const slow: PolicyClient = {
     ...policy,
-    sample: async (...asked) => ({ ...(await policy.sample(...asked)), tookMs: 7 }),
+    sample: async (...asked) => ({ ...(await policy.sample(...asked)), tookMs: 7_000_000 }),
   }
   const { activities } = hostOf(store, host, { policy: slow })
   await inActivity(() => activities.advanceEpisode(at(1)))
-  assert.equal((await store.readRecord<ActionRecord>(episodeKeys.action(episode, 0)))?.sampleMs, 7)
+  assert.equal((await store.readRecord<ActionRecord>(episodeKeys.action(episode, 0)))?.sampleMs, 7_000_000)
 })
 
 /** The story: the artifact store is unavailable for longer than a lease, and each episode on the host loses its sandbox. */

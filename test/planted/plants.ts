@@ -202,6 +202,26 @@ export const PLANTS: Plant[] = [
     seenBy: lease,
   },
   {
+    name: 'a killed sandbox stays ended: a request that was not answered in time looks at it again',
+    file: 'src/adapters/docker/sandbox/runner-pool.ts',
+    replace: '        interrupted.throwIfAborted()\n        disconnect(name)\n',
+    by: '        disconnect(name)\n',
+    seenBy: {
+      file: 'src/adapters/docker/sandbox/runner-pool.test.ts',
+      test: 'after a request that was not answered in time nothing looks at the killed container again',
+    },
+  },
+  {
+    name: 'an outage costs the policy nothing: waits for a server or a store count against the time limit',
+    file: 'src/activities/episode/advance-episode.ts',
+    replace: 'sampleMs: Math.round(tookMs),',
+    by: 'sampleMs: Math.round(this.#deps.stopwatch() - startedMs),',
+    seenBy: {
+      file: 'src/workers/host-activities.test.ts',
+      test: 'a turn took as long as the answered request, however long policy server and store were unavailable',
+    },
+  },
+  {
     name: 'leases are renewed in time: a request renews nothing',
     file: 'infra/runner/main.c',
     replace: '      missed = 0;\n',
