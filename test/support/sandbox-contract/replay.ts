@@ -14,6 +14,7 @@ import type { SandboxHandle, TurnResult } from '../../../src/contracts/sandbox.t
 import {
   codeOf,
   createPlayer,
+  lastTurn,
   never,
   type ContractFixture,
   type MakeFixture,
@@ -160,6 +161,18 @@ export function describeReplay(makeFixture: MakeFixture): void {
       await assert.rejects(fixture.host.capture(sandbox, { mode: 'all', after }, never), refused)
       await assert.rejects(fixture.host.treeHash(sandbox, after, never), refused)
       assert.equal((await fixture.host.capture(sandbox, { mode: 'all', after: null }, never)).patch.byteLength, 0)
+    })
+
+    // The story: Git adds nothing beside such a repository, so every hash was that of an unreadable tree.
+    test('a repository without a commit inside the repository hides no other file from the hash', async () => {
+      const sandbox = await placeAnew({ episode: `${fixture.run}/stage/0001/inner/00`, turns: [] })
+      const player = createPlayer(fixture.host, sandbox)
+      const hash = (): Promise<string> => fixture.host.treeHash(sandbox, lastTurn(sandbox), never)
+      await player.play('git init -q inner; echo one > new.txt')
+      const before = await hash()
+      assert.equal(await hash(), before)
+      await player.play('echo two > new.txt')
+      assert.notEqual(await hash(), before)
     })
 
     test('places the episode again when a sandbox is ahead of the records', async () => {

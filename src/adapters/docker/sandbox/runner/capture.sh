@@ -2,13 +2,6 @@
 # there is none. Runs as commands run, after all of them have ended.
 # usage: capture.sh MODE START_COMMIT
 
-# A repository without a commit inside the repository cannot be added, and must not cost the rest of the work.
-add_all() {
-  private_git add -A . && return
-  grep -q 'does not have a commit checked out' "$work/errors" || return 1
-  private_git add -A --ignore-errors . || :
-}
-
 # What the agent added by force or committed is its work, although a rule ignores it. A path that cannot be added must not cost the rest.
 add_tracked() {
   plain_git ls-files -z -c -i --exclude-standard >"$work/tracked" &&

@@ -23,3 +23,11 @@ private_git() {
   GIT_INDEX_FILE=$work/index GIT_OBJECT_DIRECTORY=$work/objects \
     GIT_ALTERNATE_OBJECT_DIRECTORIES=$LH_REPO/.git/objects plain_git -c core.sparseCheckout=false -c index.sparse=false "$@"
 }
+
+# A repository without a commit inside the repository cannot be added, and must not cost the rest. What Git says goes to
+# `$work/errors`.
+add_all() {
+  private_git add -A . && return
+  grep -q 'does not have a commit checked out' "$work/errors" || return 1
+  private_git add -A --ignore-errors . || :
+}
