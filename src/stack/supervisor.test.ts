@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { mkdir, mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { choosePort } from '../platform/ports.ts'
+import { accepts, choosePort } from '../platform/ports.ts'
 import { isAlive, signalGroup } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { readStackRecord, type ServiceRecord, type StackConfig } from './stack-record.ts'
@@ -122,3 +124,87 @@ test('starts database and Temporal in order when each is ready, and stops them i
     await rm(folder, { recursive: true, force: true })
   }
 })
+
+test('a record that cannot be written, as on a full disk, ends no supervision, and is written as soon as it can be', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  const records = join(folder, 'records')
+  const recordFile = join(records, 'stack.json')
+  const port = await choosePort({ preferred: [], taken: new Set() })
+  const config = { ...configOf(folder, [listener('worker-control', port)]), recordFile }
+  const supervisor = new Supervisor(config)
+  const isReady = ({ state }: ServiceRecord): boolean => state === 'ready'
+  try {
+    await supervisor.start()
+    const victim = await until(recordFile, 'worker-control', isReady)
+    assert.ok(victim.process !== null)
+    await rm(records, { recursive: true })
+    await writeFile(records, 'no folder')
+    signalGroup(victim.process, 'SIGKILL')
+    await untilAccepts(port)
+    await rm(records)
+    await mkdir(records)
+    const again = await until(recordFile, 'worker-control', (one) => isReady(one) && one.restarts === 1)
+    assert.ok(again.process !== null && again.process.pid !== victim.process.pid)
+  } finally {
+    await supervisor.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+test('a service whose restart has begun is not started after the stop', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  const story = join(folder, 'story')
+  const pipe = join(folder, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const script = `
+    require('node:fs').appendFileSync(${JSON.stringify(story)}, 'x')
+    if (require('node:fs').readFileSync(${JSON.stringify(story)}, 'utf8') === 'x') process.exit(1)
+    setTimeout(() => undefined, 20_000)`
+  const service: Service = { ...listener('worker-control', 1), args: ['-e', script] }
+  const config = configOf(folder, [service])
+  const supervisor = new Supervisor(config)
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  await supervisor.start()
+  await until(config.recordFile, 'worker-control', ({ restarts }) => restarts === 1)
+  // Nothing that this process asks of the disk is answered while its threads wait for a writer.
+  const waiting = Array.from({ length: Number(process.env['UV_THREADPOOL_SIZE'] ?? 4) }, () => open(pipe, 'r'))
+  await sleep(600)
+  const stopping = supervisor.stop()
+  const writer = openSync(pipe, 'r+')
+  await Promise.all(waiting.map(async (reader) => (await reader).close()))
+  closeSync(writer)
+  await stopping
+  await sleep(500)
+  assert.equal(await readFile(story, 'utf8'), 'x')
+})
+
+test('a server that is alive but has stopped answering is started again', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  const port = await choosePort({ preferred: [], taken: new Set() })
+  const url = `http://127.0.0.1:${port}/health`
+  const script = `require('node:http').createServer((_, answer) => answer.end('well')).listen(${port}, '127.0.0.1')`
+  const service: Service = { ...listener('policy-server', port), args: ['-e', script], ready: { kind: 'http', url } }
+  const config = configOf(folder, [{ ...service, graceMs: 100 }])
+  const supervisor = new Supervisor(config, { askEveryMs: 20, askMs: 200, silentMs: 500 })
+  const isReady = ({ state }: ServiceRecord): boolean => state === 'ready'
+  try {
+    await supervisor.start()
+    const first = await until(config.recordFile, 'policy-server', isReady)
+    assert.ok(first.process !== null)
+    await sleep(1_000)
+    assert.equal((await until(config.recordFile, 'policy-server', () => true)).restarts, 0, 'it answers')
+    process.kill(first.process.pid, 'SIGSTOP')
+    const again = await until(config.recordFile, 'policy-server', (one) => isReady(one) && one.restarts === 1)
+    assert.equal(again.lastExit, 'SIGKILL')
+    assert.equal(isAlive(first.process), false)
+  } finally {
+    await supervisor.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+async function untilAccepts(port: number): Promise<void> {
+  for (const deadline = Date.now() + HANG_MS; !(await accepts('127.0.0.1', port)); await sleep(50)) {
+    assert.ok(Date.now() < deadline, 'it was not started again')
+  }
+}

@@ -18,6 +18,14 @@ const LAST_PAUSE_MS = 15_000
 /** A service that ran this long has recovered: its pause is reset. */
 const STEADY_MS = 60_000
 const READY_POLL_MS = 250
+/** Pause before the record is written again, for example on a full disk. */
+const WRITE_AGAIN_MS = 1_000
+/** A server that was ready is asked this often. */
+const ASK_EVERY_MS = 5_000
+/** Limit of one such question. A busy server may answer late. */
+const ASK_MS = 10_000
+/** A live server that answers no question for this long hangs. It is ended and started again. */
+const SILENT_MS = 10 * 60_000
 
 interface Supervised {
   service: Service
@@ -27,20 +35,32 @@ interface Supervised {
   restartTimer: NodeJS.Timeout | null
 }
 
+export interface SupervisorTimes {
+  /** @default ASK_EVERY_MS */
+  askEveryMs?: number
+  /** @default ASK_MS */
+  askMs?: number
+  /** @default SILENT_MS */
+  silentMs?: number
+}
+
 /**
  * Keeps the services of one stack running: starts them (the database and Temporal first, the others once those are ready), restarts those
- * that end, and records all of them. If the supervisor is killed, its services keep running, and the next `up` or `down` finds them by the
+ * that end and servers that hang, and records all of them. If the supervisor is killed, its services keep running, and the next `up` or `down` finds them by the
  * record.
  */
 export class Supervisor {
   readonly #config: StackConfig
   readonly #supervised: Supervised[]
   readonly #startedAt = new Date().toISOString()
+  readonly #times: Required<SupervisorTimes>
   #stopping = false
   #writing: Promise<void> = Promise.resolve()
+  #writeAgain: NodeJS.Timeout | null = null
 
-  constructor(config: StackConfig) {
+  constructor(config: StackConfig, times: SupervisorTimes = {}) {
     this.#config = config
+    this.#times = { askEveryMs: ASK_EVERY_MS, askMs: ASK_MS, silentMs: SILENT_MS, ...times }
     this.#supervised = config.services.map((service) => ({
       service,
       child: null,
@@ -58,8 +78,9 @@ export class Supervisor {
     }))
   }
 
+  /** @throws if the record cannot be written; later it is written again until it can */
   async start(): Promise<void> {
-    await this.#write()
+    await this.#writeNow()
     const first = this.#first()
     for (const one of first) {
       await this.#launch(one)
@@ -80,13 +101,16 @@ export class Supervisor {
     await Promise.all(this.#supervised.filter((one) => !first.includes(one)).map((one) => this.#stopOne(one)))
     for (const one of first.toReversed()) await this.#stopOne(one)
     await this.#write()
+    if (this.#writeAgain !== null) clearTimeout(this.#writeAgain)
   }
 
   async #launch(one: Supervised): Promise<void> {
     if (this.#stopping) return
     const { service, record } = one
-    await rotateLog(record.log)
-    const log = openSync(record.log, 'a')
+    const log = await openLog(record.log).catch((error: Error) => error)
+    if (log instanceof Error) return this.#endedAs(one, `did not start: ${log.message}`, Date.now())
+    // `stop` saw no process of this service meanwhile, so it would end none.
+    if (this.#stopping) return closeSync(log)
     // A process group of its own: Ctrl-C in the terminal does not reach the service, and killing the group also ends its children.
     const child = spawn(service.command, service.args, {
       stdio: ['ignore', log, log],
@@ -113,10 +137,26 @@ export class Supervisor {
         if (one.child !== child) return
         one.record.state = 'ready'
         await this.#write()
+        if (ready.kind === 'http') await this.#watchAnswers(one, child, { url: ready.url, identity })
         return
       }
       await pause(READY_POLL_MS)
     }
+  }
+
+  /** Ends a server that is alive but has stopped answering: its end starts it again. Measured by a clock that nobody sets. */
+  async #watchAnswers(one: Supervised, child: ChildProcess, server: { url: string; identity: ProcessIdentity }) {
+    const { askEveryMs, askMs, silentMs } = this.#times
+    for (let answeredAt = performance.now(); ; ) {
+      await pause(askEveryMs)
+      if (one.child !== child || this.#stopping) return
+      if (await answers(server.url, askMs)) answeredAt = performance.now()
+      else if (performance.now() - answeredAt > silentMs) break
+    }
+    if (one.child !== child || this.#stopping) return
+    const { name, graceMs, stopSignal } = one.service
+    say(`${name} has not answered for ${Math.round(silentMs / 1000)} s and is started again`)
+    await stopProcess({ identity: server.identity, graceMs, signal: stopSignal })
   }
 
   #ended(one: Supervised, child: ChildProcess, how: string, startedMs: number): void {
@@ -124,6 +164,10 @@ export class Supervisor {
     one.child = null
     // `#stopOne` has already recorded the end.
     if (this.#stopping && one.record.state === 'stopped') return
+    this.#endedAs(one, how, startedMs)
+  }
+
+  #endedAs(one: Supervised, how: string, startedMs: number): void {
     one.record.process = null
     one.record.lastExit = how
     one.record.state = this.#stopping ? 'stopped' : 'restarting'
@@ -152,26 +196,47 @@ export class Supervisor {
     one.record.state = 'stopped'
   }
 
-  /** Sequential: an older record must not replace a newer one. */
+  /** Sequential: an older record must not replace a newer one. Never rejects: the services need their supervisor on a full disk too. */
   #write(): Promise<void> {
-    const { facts, fingerprint, given, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
-    this.#writing = this.#writing.then(() => {
-      const record: StackRecord = {
-        version: 1,
-        startedAt: this.#startedAt,
-        supervisor: identify(process.pid),
-        fingerprint,
-        ...(given === undefined ? {} : { given }),
-        ownsTemporal,
-        ownsEngine,
-        facts,
-        runDir,
-        services: this.#supervised.map((one) => ({ ...one.record })),
-      }
-      return writeFileAtomically(recordFile, `${JSON.stringify(record, null, 2)}\n`)
-    })
+    this.#writing = this.#writing.then(() =>
+      this.#writeNow().catch((error: Error) => {
+        if (this.#writeAgain !== null) return
+        say(`the record of the stack cannot be written: ${error.message}`)
+        this.#writeAgain = setTimeout(() => {
+          this.#writeAgain = null
+          void this.#write()
+        }, WRITE_AGAIN_MS)
+      }),
+    )
     return this.#writing
   }
+
+  async #writeNow(): Promise<void> {
+    const { facts, fingerprint, given, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
+    const record: StackRecord = {
+      version: 1,
+      startedAt: this.#startedAt,
+      supervisor: identify(process.pid),
+      fingerprint,
+      ...(given === undefined ? {} : { given }),
+      ownsTemporal,
+      ownsEngine,
+      facts,
+      runDir,
+      services: this.#supervised.map((one) => ({ ...one.record })),
+    }
+    await writeFileAtomically(recordFile, `${JSON.stringify(record, null, 2)}\n`)
+  }
+}
+
+async function openLog(path: string): Promise<number> {
+  await rotateLog(path)
+  return openSync(path, 'a')
+}
+
+/** Into the supervisor's log. */
+function say(line: string): void {
+  console.error(`${new Date().toISOString()} ${line}`)
 }
 
 function pause(ms: number): Promise<void> {
@@ -190,10 +255,7 @@ async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> 
     case 'tcp':
       return accepts(ready.host, ready.port)
     case 'http':
-      return fetch(ready.url, { signal: AbortSignal.timeout(3_000) }).then(
-        (response) => response.ok,
-        () => false,
-      )
+      return answers(ready.url, 3_000)
     case 'poller':
       return asksServer(facts, (connection) =>
         pollsOne(connection, { namespace: facts.namespace, queues: ready.queues, pid }),
@@ -202,6 +264,17 @@ async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> 
       return asksServer(facts, answersWhole)
     case 'program':
       return (await runCommand({ command: ready.command, args: ready.args, timeoutMs: 5_000 })).exitCode === 0
+  }
+}
+
+/** Whether a server says in time that it is well. */
+async function answers(url: string, timeoutMs: number): Promise<boolean> {
+  try {
+    const answer = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) })
+    await answer.body?.cancel()
+    return answer.ok
+  } catch {
+    return false
   }
 }
 
