@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, utimes } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, utimes } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -74,6 +74,28 @@ describe('supervised engines', { skip: process.platform === 'linux' ? false : 'l
     assert.notEqual(pidOf(next[0]), pidOf(engines[0]))
     await fleets.end(plan.run)
     assert.deepEqual(processesOf(plan.run), [])
+  })
+
+  test('a state that cannot be written, as on a full disk, ends no engine, and a killed one is started again', async () => {
+    const plan = await planOf([await tiny(0), await tiny(1)])
+    await fleets.want(plan)
+    const [first, second] = await untilServing(plan)
+    const keeper = (await fleets.look(plan.run))?.keeper
+    const { state } = fleetFiles(join(root, plan.run))
+    await rm(state)
+    await mkdir(state)
+    process.kill(-pidOf(first), 'SIGKILL')
+    await untilDead(first?.process ?? null)
+    await sleep(1_000)
+    assert.deepEqual(
+      [keeper, second?.process].map((one) => one && livenessOf(one)),
+      ['alive', 'alive'],
+    )
+    await rm(state, { recursive: true })
+    const again = await until(plan, ([one]) => one?.phase === 'serving' && one.process?.pid !== first?.process?.pid)
+    assert.deepEqual(again[1], second)
+    assert.deepEqual((await fleets.look(plan.run))?.keeper, keeper)
+    await fleets.end(plan.run)
   })
 
   test('engines and keeper end when no worker sends a heartbeat for the length of the lease', async () => {

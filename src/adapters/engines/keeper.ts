@@ -51,9 +51,10 @@ export interface KeeperInput {
  */
 export async function keepEngines({ files, signal, log }: KeeperInput): Promise<void> {
   const kept = new Map<string, KeptEngine>()
-  const tell = createTeller(files, kept)
-  await tell()
+  const { writeState, tell, tellAgain } = createTeller({ files, kept, log })
+  await writeState()
   for (;;) {
+    await tellAgain()
     const plan = signal.aborted ? null : await readPlan(files)
     const isNeeded = plan !== null && (await isLeased(files, plan, log))
     await followPlan(kept, isNeeded ? plan : null, { files, tell, log })
@@ -91,16 +92,40 @@ async function followPlan(kept: Map<string, KeptEngine>, plan: FleetPlan | null,
   }
 }
 
+interface Teller {
+  /** @throws if the state cannot be written */
+  writeState(): Promise<void>
+  /** Never rejects: on a full disk the engines that serve go on, and so does their keeper. */
+  tell(): Promise<void>
+  /** Tells what could not be written. */
+  tellAgain(): Promise<void>
+}
+
 /** Writes states one after another, so that two renames cannot arrive in the wrong order. */
-function createTeller(files: FleetFiles, kept: ReadonlyMap<string, KeptEngine>): () => Promise<void> {
+function createTeller(input: {
+  files: FleetFiles
+  kept: ReadonlyMap<string, KeptEngine>
+  log: (line: string) => void
+}): Teller {
+  const { files, kept, log } = input
   const keeper = identifyOnHost(process.pid)
   let writing: Promise<void> = Promise.resolve()
-  return () => {
-    writing = writing.then(() =>
-      writeJson(files.state, { keeper, engines: [...kept.values()].map(({ state }) => state) }),
+  let isTold = true
+  const writeState = (): Promise<void> =>
+    writeJson(files.state, { keeper, engines: [...kept.values()].map(({ state }) => state) })
+  const tell = (): Promise<void> => {
+    writing = writing.then(writeState).then(
+      () => {
+        isTold = true
+      },
+      (error: unknown) => {
+        if (isTold) log(`the state cannot be written: ${String(error)}`)
+        isTold = false
+      },
     )
     return writing
   }
+  return { writeState, tell, tellAgain: async () => (isTold ? undefined : tell()) }
 }
 
 /** How one process of an engine ended. */
