@@ -14,6 +14,7 @@ import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { type ActivityScope, activity } from '../activities/runtime/activity-runtime.ts'
 import { type RootRegistry, callingRoot, findOtherPlayer, playAlone } from '../activities/run/play-alone.ts'
 import { requireJobBefore, requireOwnBatch } from '../activities/run/require-recorded.ts'
+import { endJobs } from '../activities/training/end-jobs.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import {
@@ -219,13 +220,14 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
         )
       })
     }),
-    releasePolicies: activity(async ({ run }) => {
+    releasePolicies: activity(async ({ run }, { signal }) => {
       const player = callingRoot()
       const other = player === null ? null : await findOtherPlayer({ store, roots: deps.roots, run, player })
       if (other !== null) {
         Context.current().log.warn('policies not released, because another workflow plays the run', { run, other })
         return
       }
+      await endJobs({ store, run, launcher: async () => launcherOf((await deps.recipes(run)).trainer), signal })
       await endEngines(deps.engines, run)
       return releasePolicies(deps, run)
     }),
