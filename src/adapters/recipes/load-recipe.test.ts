@@ -656,6 +656,17 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     { trainer: { launcher: 'slurm', slurm: { extra: ['--dependency=afterok:1'] } } },
     'trainer.slurm.extra',
   ],
+  ...[
+    '--dependency none',
+    '--depend=none',
+    '--exclusive --dependency=none',
+    '--exclusive -J other',
+    '--clusters=b',
+  ].map((line): [name: string, overrides: Record<string, unknown>, path: string] => [
+    `Slurm's ${line}`,
+    { trainer: { launcher: 'slurm', slurm: { extra: [line] } } },
+    'trainer.slurm.extra',
+  ]),
   ['docker without an image', { trainer: { launcher: 'docker' } }, 'trainer.docker'],
   ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
   ['a network that leads nowhere', { sandbox: { network: 'proxy' } }, 'sandbox.allow'],

@@ -72,9 +72,20 @@ export function trainerShape({ trainer }: Settings): RecipeProblem[] {
   return problems
 }
 
-/** The last of two equal options takes effect in Slurm, in the long form and the short one. */
-const OURS_IN_SLURM =
-  /^(--(dependency|job-name|comment|requeue|nodes|output|open-mode|signal|time|array)(=|$)|-[dJNota])/
+/** Options that the launcher sets, and those with which it would not find its job again. */
+const OURS_IN_SLURM = [
+  ...['array', 'clusters', 'comment', 'dependency', 'job-name', 'nodes', 'ntasks-per-node', 'open-mode', 'output'],
+  ...['requeue', 'signal', 'test-only', 'time', 'wait'],
+]
+
+/** The last of two equal options takes effect in Slurm. One line may hold several, in the short form too, and a long one may be shortened. */
+function isOursInSlurm(line: string): boolean {
+  return line.split(/\s+/).some((word) => {
+    if (/^-[adJMNotW]/.test(word)) return true
+    const name = /^--([a-z-]+)/.exec(word)?.[1]
+    return name !== undefined && OURS_IN_SLURM.some((ours) => ours.startsWith(name))
+  })
+}
 
 /** Refuses options of a launcher that is not selected, because they would be silently ignored. */
 function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
@@ -83,7 +94,7 @@ function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
   const needed = (['docker', 'kubernetes'] as const).filter(
     (name) => trainer.launcher === name && trainer[name] === null,
   )
-  const taken = (trainer.slurm?.extra ?? []).filter((word) => OURS_IN_SLURM.test(word))
+  const taken = (trainer.slurm?.extra ?? []).filter(isOursInSlurm)
   return [
     ...taken.map((word) =>
       problem(
