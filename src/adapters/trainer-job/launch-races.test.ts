@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, beforeEach, test } from 'node:test'
@@ -169,6 +169,22 @@ test('Slurm holds the second job of one name until the first of two racing ones 
   }
 })
 
+test('Slurm: variables of a person, which filter what squeue says and rename a job, hide no running job', async () => {
+  const bin = join(root, String(count), 'bin')
+  await claim(1)
+  await slurm().launch({ job, fence: 1 })
+  // What the commands do with these variables.
+  const obedient = { squeue: 'SQUEUE_PARTITION', sbatch: 'SBATCH_JOB_NAME' }
+  for (const [tool, variable] of Object.entries(obedient)) {
+    const text = await readFile(join(bin, tool), 'utf8')
+    const first = `#!/bin/sh\n[ -z "$${variable}" ] || exit 0\n`
+    await writeFile(join(bin, tool), text.replace('#!/bin/sh\n', first))
+    process.env[variable] = 'debug'
+  }
+  assert.equal((await slurm().look({ job, fence: 1 })).kind, 'alive')
+  await slurm().launch({ job, fence: 2 })
+})
+
 test('Kubernetes: a launcher that was suspended follows a newer attempt under the name and removes nothing', async () => {
   await claim(1)
   await claim(2)
@@ -237,5 +253,16 @@ test('a job that waits too long for its nodes is withdrawn with a code of its ow
   assert.deepEqual(
     (await cluster.jobs()).map(({ state }) => state),
     ['CANCELLED'],
+  )
+})
+
+test('a clock that runs a month ahead of the file system’s withdraws no job that waits for its nodes', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() + 30 * 86_400_000 })
+  const waiting = start(slurm(), 1)
+  await Promise.race([waiting.ended, askedAgain('squeue', 4)])
+  assert.match((await waiting.leave()).message, /left/)
+  assert.deepEqual(
+    (await cluster.jobs()).map(({ state }) => state),
+    ['PENDING'],
   )
 })

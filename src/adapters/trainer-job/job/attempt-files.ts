@@ -77,9 +77,9 @@ export function specPath(jobDirectory: string, fence: number): string {
   return join(jobDirectory, `spec.${fence}.json`)
 }
 
-/** When the fence was claimed, ms since 1970; null if no launcher claimed it. */
-export async function claimedAt(jobDirectory: string, fence: number): Promise<number | null> {
-  return (await stat(specPath(jobDirectory, fence)).catch(() => null))?.mtimeMs ?? null
+/** Milliseconds since the fence was claimed, by the clock that `progressAge` uses; 0 if no launcher claimed it, and on a full disk. */
+export async function claimAge(jobDirectory: string, fence: number): Promise<number> {
+  return (await ageOf(specPath(jobDirectory, fence), jobDirectory).catch(() => null)) ?? 0
 }
 
 /** The process that holds the fence, as it recorded itself; null before it has. */
@@ -105,12 +105,18 @@ export async function exitReport(jobDirectory: string, fence: number): Promise<E
  * may differ by hours. So the time now is that of a file which is written beside it: one file system has dated both.
  */
 export async function progressAge(jobDirectory: string, fence: number): Promise<number> {
-  const progress = await stat(join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')).catch(() => null)
-  if (progress === null) return Number.POSITIVE_INFINITY
+  const progress = join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')
+  return (await ageOf(progress, jobDirectory)) ?? Number.POSITIVE_INFINITY
+}
+
+/** Null for a missing file. */
+async function ageOf(path: string, jobDirectory: string): Promise<number | null> {
+  const file = await stat(path).catch(() => null)
+  if (file === null) return null
   const probe = join(jobDirectory, `now-${randomUUID()}`)
   await writeFile(probe, '')
   try {
-    return (await stat(probe)).mtimeMs - progress.mtimeMs
+    return (await stat(probe)).mtimeMs - file.mtimeMs
   } finally {
     await rm(probe, { force: true })
   }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../../contracts/errors.ts'
 import { tailOf } from '../../../platform/files.ts'
-import { attemptDirectory, claimedAt, exitReport } from './attempt-files.ts'
+import { attemptDirectory, claimAge, exitReport } from './attempt-files.ts'
 import { type AttemptEnd, STOPPED, tailProgress, type TrainerProgress } from './attempt-report.ts'
 import type { LaunchedJob } from './job-spec.ts'
 import type { Attempt, AttemptState, Launcher } from '../launchers/launcher.types.ts'
@@ -47,6 +47,7 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
   let lastProgressMs = 0
   let seenAt = startedAt
   let blockedAt: number | null = null
+  const claimedAt = startedAt - (await claimAge(job.jobDirectory, fence))
   for (;;) {
     // The order matters: a process that is dead now had written everything before the read below.
     const { state, silence } = await lookOrTrust(input)
@@ -66,7 +67,7 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
       if (!mayOutlive?.(signal.reason)) await stopSurely(input)
       throw signal.reason
     }
-    const waitedMs = isQueued ? Date.now() - ((await claimedAt(job.jobDirectory, fence)) ?? Date.now()) : 0
+    const waitedMs = isQueued ? performance.now() - claimedAt : 0
     const blockedBy = isQueued && state.kind === 'alive' ? (state.blockedBy ?? null) : null
     blockedAt = blockedBy === null ? null : (blockedAt ?? performance.now())
     const isBlocked = blockedAt !== null && performance.now() - blockedAt >= blockedMs

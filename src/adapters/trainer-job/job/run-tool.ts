@@ -19,7 +19,7 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
     const child = execFile(
       tool,
       args,
-      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024 },
+      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024, env: withoutFilters(process.env) },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code
         if (typeof code === 'number') resolve({ code, stdout, stderr })
@@ -30,6 +30,17 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
     child.stdin?.on('error', () => undefined)
     child.stdin?.end(input)
   })
+}
+
+/**
+ * In a person's environment these variables change what Slurm's commands answer, and override a script's own lines: with SQUEUE_PARTITION,
+ * `squeue` says of a job that runs elsewhere that there is none, and with SBATCH_JOB_NAME nothing keeps a second job from running.
+ */
+const FILTERS =
+  /^(?:SQUEUE_|SACCT_|SCANCEL_|SLURM_CLUSTERS$|SBATCH_(?:ARRAY_INX|CLUSTERS|JOB_NAME|OPEN_MODE|REQUEUE|SIGNAL|TIMELIMIT|WAIT)$)/
+
+function withoutFilters(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !FILTERS.test(name)))
 }
 
 /** Returns whether the request may have arrived and been carried out in spite of the error. */
