@@ -127,6 +127,28 @@ describe('docker launcher', { skip: withoutPython }, () => {
     assert.equal((await containersOf(job))[0]?.Labels['longhaul.trainer.fence'], '2')
   })
 
+  test('the equal job of another store keeps its container until it ends, and then its name is free', async () => {
+    const job = await prepare('elsewhere', 2)
+    const other = { job: { ...job, jobDirectory: '/elsewhere/job', artifactRoot: root }, fence: 1 }
+    const sleeping = {
+      ...trainerContainer({ options, command, attempt: other }),
+      Cmd: ['sleep', '600'],
+      WorkingDir: '/',
+    }
+    const container = await engine.docker.createContainer(sleeping)
+    await container.start()
+    assert.equal((await launcher.look({ job, fence: 1 })).kind, 'absent')
+    assert.equal(await launcher.stop({ job, fence: 1 }, 0), true)
+    await assert.rejects(runJob({ job, launcher, attempt: 1, signal: never }), {
+      code: 'Trainer.Unavailable',
+      message: /equal job of another artifact store, in \/elsewhere\/job, has it → wait for its end/,
+    })
+    assert.equal((await container.inspect()).State.Running, true)
+    await container.kill()
+    await container.wait()
+    assert.equal((await runJob({ job, launcher, attempt: 2, signal: never })).steps, 2)
+  })
+
   function containersOf(job: PreparedJob) {
     const filters = JSON.stringify({ label: [`longhaul.trainer.job=${job.jobId}`] })
     return engine.docker.listContainers({ all: true, filters })

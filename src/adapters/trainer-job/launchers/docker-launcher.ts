@@ -9,7 +9,12 @@ import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** `docker ps --filter label=longhaul.trainer.job` lists them. They differ from the labels of sandboxes, which the reaper removes by
  *  lease. */
-const LABEL = { job: 'longhaul.trainer.job', key: 'longhaul.trainer.key', fence: 'longhaul.trainer.fence' } as const
+const LABEL = {
+  job: 'longhaul.trainer.job',
+  key: 'longhaul.trainer.key',
+  fence: 'longhaul.trainer.fence',
+  directory: 'longhaul.trainer.directory',
+} as const
 const NOT_FOUND = 404
 const NOT_RUNNING = 304
 const CONFLICT = 409
@@ -93,7 +98,12 @@ export function trainerContainer(input: {
       ...traceVariables(),
       LONGHAUL_LAUNCHER_HANDLE: job.jobId,
     }).map(([name, value]) => `${name}=${value}`),
-    Labels: { [LABEL.job]: job.jobId, [LABEL.key]: job.key, [LABEL.fence]: String(fence) },
+    Labels: {
+      [LABEL.job]: job.jobId,
+      [LABEL.key]: job.key,
+      [LABEL.fence]: String(fence),
+      [LABEL.directory]: job.jobDirectory,
+    },
     StopSignal: 'SIGTERM',
     HostConfig: {
       Binds: [`${job.artifactRoot}:${job.artifactRoot}`, ...options.mounts.map((path) => `${path}:${path}:ro`)],
@@ -116,7 +126,8 @@ export function trainerContainer(input: {
  *  attempt. */
 async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
   const found = await inspect(client, attempt)
-  if (found === null || fenceOf(found) < attempt.fence) return { kind: 'absent', how: 'gone with its container' }
+  if (found === null || isOfAnotherStore(found, attempt) || fenceOf(found) < attempt.fence)
+    return { kind: 'absent', how: 'gone with its container' }
   if (fenceOf(found) > attempt.fence) return { kind: 'over', code: null, how: 'replaced by a newer container' }
   const { State: state } = found
   if (state.Running) return { kind: 'alive' }
@@ -135,7 +146,14 @@ async function inspect(client: Docker, attempt: Attempt): Promise<Docker.Contain
 async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
   const found = await inspect(client, attempt)
   if (found === null) return
-  if (found.State.Running || fenceOf(found) > attempt.fence) {
+  if (isOfAnotherStore(found, attempt) && found.State.Running) {
+    throw unavailable(
+      `Expected the name ${nameOf(attempt)} to be free, but the equal job of another artifact store, in ${found.Config.Labels[LABEL.directory]}, has it → wait for its end`,
+      undefined,
+      { refused: true },
+    )
+  }
+  if (!isOfAnotherStore(found, attempt) && (found.State.Running || fenceOf(found) > attempt.fence)) {
     throw unavailable(
       `Expected no other attempt in container ${nameOf(attempt)}, but attempt ${fenceOf(found)} has it`,
       undefined,
@@ -145,6 +163,12 @@ async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
     )
   }
   await ignoring([NOT_FOUND, CONFLICT], client.getContainer(found.Id).remove({ v: true }))
+}
+
+/** Equal jobs of two stores on one engine have one name. Containers that an earlier version created do not say where they belong. */
+function isOfAnotherStore(found: Docker.ContainerInspectInfo, { job }: Attempt): boolean {
+  const directory = found.Config.Labels[LABEL.directory]
+  return directory !== undefined && directory !== job.jobDirectory
 }
 
 function fenceOf(found: Docker.ContainerInspectInfo): number {

@@ -75,6 +75,32 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(jobOf(name).metadata.labels?.['longhaul/fence'], '3')
   })
 
+  test('the equal job of another store is neither followed nor stopped, and its name is free once it has ended', async () => {
+    const other = { ...first, job: { ...first.job, jobDirectory: '/shared/staging/windows/v000000/job' } }
+    await launcher.launch(other)
+    assert.deepEqual(await launcher.look(first), { kind: 'absent', how: 'unknown to Kubernetes' })
+    assert.equal(await launcher.stop(first, 0), true)
+    await assert.rejects(launcher.launch(second), {
+      code: 'Trainer.Unavailable',
+      message: /another artifact store has it → .*trainer\.kubernetes\.namespace/,
+      details: { fence: 2, refused: true },
+    })
+    assert.deepEqual(api.changes, ['POST jobs'])
+    assert.deepEqual(await launcher.look(other), { kind: 'alive' })
+    jobOf(name).status = { conditions: [{ type: 'Complete', status: 'True' }] }
+    await launcher.launch(first)
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' })
+    assert.deepEqual(await launcher.look(other), { kind: 'absent', how: 'unknown to Kubernetes' })
+  })
+
+  test('a Job of an earlier version, which names no directory, is found again', async () => {
+    await launcher.launch(first)
+    delete jobOf(name).metadata.labels?.['longhaul/directory']
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' })
+    assert.equal(await launcher.stop(first, 0), true)
+    assert.equal(api.objects.size, 0)
+  })
+
   test('only a true condition ends a Job as complete or failed, with its reason', async () => {
     await launcher.launch(first)
     const job = jobOf(name)

@@ -11,7 +11,13 @@ import {
   runKubectl,
   whatDelays,
 } from './kubernetes-pods.ts'
-import { jobNetworkPolicy, kubernetesManifest, kubernetesName, networkPolicyName } from './kubernetes-manifests.ts'
+import {
+  directoryLabel,
+  jobNetworkPolicy,
+  kubernetesManifest,
+  kubernetesName,
+  networkPolicyName,
+} from './kubernetes-manifests.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 
 export interface KubernetesLauncherInput {
@@ -53,7 +59,8 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     },
     async look(attempt) {
       const found = await find(options, attempt)
-      if (found === null) return { kind: 'absent', how: 'unknown to Kubernetes' }
+      if (found === null || isOfAnotherStore(found, options, attempt))
+        return { kind: 'absent', how: 'unknown to Kubernetes' }
       const state = stateOf(found, attempt)
       if (fenceOf(found) !== attempt.fence) return state
       const question = { options, attempt, uid: found.metadata?.uid ?? '' }
@@ -62,6 +69,7 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     async stop(attempt, graceMs) {
       const found = await find(options, attempt)
       // The name may belong to another attempt by now: a launcher that was suspended must not end the trainer that replaced its own.
+      if (found !== null && isOfAnotherStore(found, options, attempt)) return true
       if (found !== null && fenceOf(found) !== attempt.fence) return true
       if (found !== null && !(await remove({ options, attempt, found, graceMs }))) return false
       await openNetwork(options, attempt)
@@ -96,6 +104,12 @@ async function withLastWords(state: AttemptState, question: PodQuestion): Promis
   return ended === '' ? state : { ...state, how: `${state.how}; its pod: ${ended}` }
 }
 
+/** Objects that an earlier version created do not say. */
+function isOfAnotherStore(found: Found, options: KubernetesLauncherRecipe, { job }: Attempt): boolean {
+  const directory = found.metadata?.labels?.['longhaul/directory']
+  return directory !== undefined && directory !== directoryLabel(options, job)
+}
+
 function fenceOf(found: Found): number {
   return Number(found.metadata?.labels?.['longhaul/fence'])
 }
@@ -126,7 +140,9 @@ async function refusedIfItFails(steps: () => Promise<void>): Promise<void> {
 async function freeTheName(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
   const found = await find(options, attempt)
   if (found === null) return
-  if (fenceOf(found) > attempt.fence || endOf(found) === null) {
+  if (isOfAnotherStore(found, options, attempt)) {
+    if (endOf(found) === null) throw takenByAnotherStore(options, attempt)
+  } else if (fenceOf(found) > attempt.fence || endOf(found) === null) {
     throw new LonghaulError({
       code: 'Trainer.Unavailable',
       message: `Expected no other attempt under the name ${kubernetesName(attempt)}, but attempt ${fenceOf(found)} has it`,
@@ -138,6 +154,14 @@ async function freeTheName(options: KubernetesLauncherRecipe, attempt: Attempt):
   throw new LonghaulError({
     code: 'Trainer.Unavailable',
     message: `Expected the ended attempt ${fenceOf(found)} to release the name ${kubernetesName(attempt)}: Kubernetes has not deleted it within ${GONE_MS / 1000} s`,
+    details: { fence: attempt.fence },
+  })
+}
+
+function takenByAnotherStore({ namespace }: KubernetesLauncherRecipe, attempt: Attempt): LonghaulError {
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected the name ${kubernetesName(attempt)} to be free in the namespace ${namespace}, but the equal job of another artifact store has it → wait for its end, or give each store a namespace of its own in trainer.kubernetes.namespace`,
     details: { fence: attempt.fence },
   })
 }

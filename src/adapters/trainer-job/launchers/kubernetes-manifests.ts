@@ -1,6 +1,7 @@
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** All jobs use the same port, because each job has its own network name. */
@@ -22,7 +23,7 @@ export function kubernetesManifest(input: {
 }): Record<string, unknown> {
   const { options, attempt } = input
   const { nodes } = attempt.job.layout
-  const metadata = { name: kubernetesName(attempt), namespace: options.namespace, labels: labelsOf(attempt) }
+  const metadata = { name: kubernetesName(attempt), namespace: options.namespace, labels: labelsOf(input) }
   if (nodes === 1) return { apiVersion: 'batch/v1', kind: 'Job', metadata, spec: jobSpec(input, 1) }
   return {
     apiVersion: 'jobset.x-k8s.io/v1alpha2',
@@ -47,7 +48,7 @@ export function jobNetworkPolicy(input: {
   attempt: Attempt
 }): Record<string, unknown> {
   const { options, attempt } = input
-  const { 'longhaul/fence': _, ...labels } = labelsOf(attempt)
+  const { 'longhaul/fence': _, ...labels } = labelsOf(input)
   const pods = { podSelector: { matchLabels: { 'longhaul/job': attempt.job.jobId } } }
   const isAlone = attempt.job.layout.nodes === 1
   return {
@@ -83,7 +84,7 @@ function jobSpec(
     completions: nodes,
     parallelism: nodes,
     template: {
-      metadata: { labels: labelsOf(attempt) },
+      metadata: { labels: labelsOf(input) },
       spec: {
         restartPolicy: 'Never',
         // Set on the pod and not on the Job, so that the time counts from the assignment to a node and excludes the queue.
@@ -161,11 +162,22 @@ function trainerContainer(input: { options: KubernetesLauncherRecipe; attempt: A
   }
 }
 
-function labelsOf({ job, fence }: Attempt): Record<string, string> {
+interface ManifestInput {
+  options: KubernetesLauncherRecipe
+  attempt: Attempt
+}
+
+function labelsOf({ options, attempt: { job, fence } }: ManifestInput): Record<string, string> {
   return {
     'app.kubernetes.io/name': 'longhaul-trainer',
     'longhaul/job': job.jobId,
     'longhaul/key': job.key.slice(0, 63),
     'longhaul/fence': String(fence),
+    'longhaul/directory': directoryLabel(options, job),
   }
+}
+
+/** Equal jobs of two stores that share a namespace have one name: where a job's files are tells them apart. */
+export function directoryLabel({ claim }: KubernetesLauncherRecipe, { jobDirectory }: Attempt['job']): string {
+  return sha256Hex(`${claim}\n${jobDirectory}`).slice(0, 16)
 }
