@@ -115,6 +115,13 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.deepEqual(services['policy-server']?.depends_on ?? {}, {})
   })
 
+  test('the policy server finds the policies that it served again after a restart, which empties scratch folders', () => {
+    const { command, volumes: mounts = [] } = services['policy-server'] as Service
+    const state = command?.map((word) => /^--state=(.+)$/.exec(word)?.[1]).find((path) => path !== undefined)
+    assert.ok(state !== undefined)
+    assert.ok(mounts.some(({ type, target }) => type === 'bind' && state.startsWith(`${target}/`)), state)
+  })
+
   test('the policy server starts like the trainer’s package, at the address that workers have', async () => {
     const { entrypoint, command, healthcheck } = services['policy-server'] as Service
     assert.deepEqual(entrypoint?.slice(1), ['-m', 'longhaul_trainer', 'serve'])
