@@ -63,6 +63,13 @@ async function endJob({ run, launcher, attempts, until, signal }: EndJobInput): 
           await sleep(launcher.pollMs, undefined, { signal })
           continue
         }
+        if ('host' in alive) {
+          return log.warn('a training job outlives its run: only a worker of its host can stop it', {
+            run,
+            job: id,
+            host: alive.host,
+          })
+        }
         const { job, fence } = alive
         log.warn('a training job outlived its run and is stopped', { run, job: job.jobId, fence })
         if (await launcher.stop(alive, job.limits.graceMs)) return

@@ -101,12 +101,12 @@ export async function exitReport(jobDirectory: string, fence: number): Promise<E
 }
 
 /**
- * Milliseconds since an attempt last reported progress; infinite if it never has. Another host may have written that file, and its clock
+ * Milliseconds since an attempt last reported progress, or since its claim if it never has. Another host may have written the file, and its clock
  * may differ by hours. So the time now is that of a file which is written beside it: one file system has dated both.
  */
 export async function progressAge(jobDirectory: string, fence: number): Promise<number> {
   const progress = join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')
-  return (await ageOf(progress, jobDirectory)) ?? Number.POSITIVE_INFINITY
+  return (await ageOf(progress, jobDirectory)) ?? claimAge(jobDirectory, fence)
 }
 
 /** Null for a missing file. */

@@ -4,7 +4,7 @@ import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { runKeys } from '../../../contracts/keys.ts'
 import { errnoOf } from '../../../platform/files.ts'
 import type { Attempt, Launcher } from '../launchers/launcher.types.ts'
-import { exitReport, highestFence, leaseHolder, NOT_LAUNCHED, specPath } from './attempt-files.ts'
+import { exitReport, highestFence, leaseHolder, NOT_LAUNCHED, progressAge, specPath } from './attempt-files.ts'
 import type { LaunchedJob } from './job-spec.ts'
 
 /** The attempts at a run's jobs that may still run, by their files alone: the newest of each job that has left no report, and earlier
@@ -16,17 +16,23 @@ export async function unfinishedAttempts({ store, run }: { store: ArtifactStore;
 
 /**
  * @param attempts those of one job, the newest first
- * @returns `absent` if none of them is known, but the newest may still be starting; null if none of them runs where this launcher can ask
+ * @returns the attempt, or the host where it runs and cannot be queried; `absent` if none of them is known, but the newest may still be
+ * starting; null if none of them runs
  * @throws LonghaulError `Trainer.Unavailable` if the scheduler or engine does not answer
  */
 export async function findLiveAttempt(
   launcher: Launcher,
   attempts: readonly Attempt[],
-): Promise<Attempt | 'absent' | null> {
+): Promise<Attempt | { host: string } | 'absent' | null> {
   for (const attempt of attempts) {
-    const { kind } = await launcher.look(attempt)
-    if (kind === 'alive') return attempt
-    if (kind !== 'absent' || (await leaseHolder(attempt.job.jobDirectory, attempt.fence)) !== null) return null
+    const { jobDirectory, limits } = attempt.job
+    const state = await launcher.look(attempt)
+    if (state.kind === 'alive') return attempt
+    if (state.kind === 'unknown') {
+      const isSilent = (await progressAge(jobDirectory, attempt.fence)) > limits.stallMs
+      return isSilent ? null : { host: state.host }
+    }
+    if (state.kind === 'over' || (await leaseHolder(jobDirectory, attempt.fence)) !== null) return null
   }
   return 'absent'
 }

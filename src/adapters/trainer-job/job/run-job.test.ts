@@ -285,25 +285,33 @@ describe('training job', { skip: withoutPython }, () => {
     const owner = { fence: 1, host: 'another-host', pid: 1, pid_start: '1', boot_id: 'another-boot' }
     await writeFile(join(jobDirectory, 'leases/1.json'), JSON.stringify(owner))
     const progress = join(jobDirectory, 'attempts/1/progress.jsonl')
-    await writeFile(progress, '')
-    for (const attempt of [2, 3]) {
-      await assert.rejects(start(job, { attempt }), {
-        code: 'Trainer.Unavailable',
-        retryable: true,
-        message: /trainer on another host is running.*host=another-host/,
-      })
+    const waitingFor: string[] = []
+    const waitsInVain = async (): Promise<void> => {
+      const impatient = new AbortController()
+      let asked = 0
+      const onQueued = (why: Error | null): void => {
+        waitingFor.push(String(why))
+        if (++asked === 3) impatient.abort(new Error('enough'))
+      }
+      await assert.rejects(start(job, { attempt: 2, signal: impatient.signal, onQueued }), /enough/)
     }
+    // It is still starting, and has reported nothing.
+    await waitsInVain()
+    await writeFile(progress, '')
+    await waitsInVain()
+    for (const why of waitingFor)
+      assert.match(why, /trainer on another host is running.*silent for \d+ s.*host=another-host/)
     // The clock of this host is hours ahead of the one that dates the file, by which that trainer would have been silent for long.
     mock.timers.enable({ apis: ['Date'], now: Date.now() + job.limits.stallMs + 7_200_000 })
     try {
-      await assert.rejects(start(job, { attempt: 3 }), { code: 'Trainer.Unavailable' })
+      await waitsInVain()
     } finally {
       mock.timers.reset()
     }
     assert.deepEqual(attemptsOf(job), ['1'])
     const silentSince = new Date(Date.now() - job.limits.stallMs - 60_000)
-    await utimes(progress, silentSince, silentSince)
-    assert.equal((await startWarm(job, { attempt: 4 })).steps, 4)
+    const onQueued = (): void => void utimes(progress, silentSince, silentSince)
+    assert.equal((await startWarm(job, { attempt: 4, onQueued })).steps, 4)
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 

@@ -83,12 +83,11 @@ async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): 
       await sleep(Math.max(POLL_MS, Math.min(launcher.pollMs, MOST_POLL_MS)))
       return null
     case 'unknown':
-      throw new LonghaulError({
-        code: 'Trainer.Unavailable',
-        message:
-          'Expected to be the only launcher of the job: a trainer on another host is running and cannot be queried',
-        details: { job: job.jobId, host: newest.host },
-      })
+      // Not an error: twenty attempts would end the run before a trainer that died with its host has been silent for long. This one
+      // ends with that trainer's output, or with its silence.
+      input.onQueued?.(outOfReach(job, newest.host))
+      await sleep(Math.max(POLL_MS, Math.min(launcher.pollMs, MOST_POLL_MS)))
+      return null
     case 'over': {
       const fence = newest.fence + 1
       const spec = { ...job.spec, attempt, fence }
@@ -97,6 +96,14 @@ async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): 
       return followAttempt({ ...input, fence })
     }
   }
+}
+
+function outOfReach({ jobId, limits }: LaunchedJob, host: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected to be the only launcher of the job: a trainer on another host is running and cannot be queried; it counts as dead once it has been silent for ${limits.stallMs / 1000} s`,
+    details: { job: jobId, host },
+  })
 }
 
 /** Withdraws the claim of a refused launch, so that no launcher waits for its attempt. After any other failure the claim stays open,
