@@ -185,6 +185,20 @@ test('Slurm: variables of a person, which filter what squeue says and rename a j
   await slurm().launch({ job, fence: 2 })
 })
 
+test('Slurm: a job in a state that only a later version has is not over', async () => {
+  await claim(1)
+  await slurm().launch({ job, fence: 1 })
+  for (const [state, kind] of [
+    ['EXPEDITING', 'alive'],
+    ['REQUEUED', 'alive'],
+    ['NODE_FAIL', 'over'],
+    ['PREEMPTED', 'over'],
+  ] as const) {
+    await cluster.setState('1', state)
+    assert.equal((await slurm().look({ job, fence: 1 })).kind, kind, state)
+  }
+})
+
 test('Kubernetes: a launcher that was suspended follows a newer attempt under the name and removes nothing', async () => {
   await claim(1)
   await claim(2)

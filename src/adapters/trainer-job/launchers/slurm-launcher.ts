@@ -24,23 +24,10 @@ interface SlurmHandle {
   slurmJob: string
 }
 
-/** States in which a job holds or awaits its nodes. A REQUEUED job runs again under the same fence. */
-const LIVING = new Set([
-  'PENDING',
-  'CONFIGURING',
-  'RUNNING',
-  'COMPLETING',
-  'SUSPENDED',
-  'STOPPED',
-  'SIGNALING',
-  'STAGE_OUT',
-  'RESIZING',
-  'REQUEUED',
-  'REQUEUE_HOLD',
-  'REQUEUE_FED',
-  'RESV_DEL_HOLD',
-  'SPECIAL_EXIT',
-])
+/** A job in any other state holds or awaits its nodes, or will: a REQUEUED job runs again under the same fence, and later versions of
+ *  Slurm add states. */
+const ENDED =
+  /^(?:BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|LAUNCH_FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|RECONFIG_FAIL|REVOKED|TIMEOUT)\b/
 
 /** The deadline of sbatch, plus the time until the controller lists an accepted job. */
 const LAUNCH_MS = TOOL_DEADLINE_MS + 15_000
@@ -94,7 +81,7 @@ async function look(attempt: Attempt): Promise<AttemptState> {
   if (id === null) return { kind: 'absent', how: 'unknown to Slurm' }
   const seen = await stateOf(id)
   if (seen === null) return accounted(id)
-  if (!LIVING.has(seen.state)) return accounted(id, seen)
+  if (ENDED.test(seen.state)) return accounted(id, seen)
   if (seen.state !== 'PENDING') return { kind: 'alive' }
   const { why, isHopeless } = explainPending(seen.reason, id)
   return isHopeless ? { kind: 'alive', blockedBy: why } : { kind: 'alive', queuedBy: why }
@@ -148,7 +135,7 @@ async function accounted(id: string, seen?: SeenJob): Promise<AttemptState> {
   ]).catch(() => ({ code: 1, stdout: '' }))
   const [state, exit] = (code === 0 ? (stdout.trim().split('\n')[0] ?? '') : '').split('|')
   if (state === undefined || state === '') return { kind: 'over', code: null, how: endOf(seen?.state, seen?.reason) }
-  if (LIVING.has(state)) return { kind: 'alive' }
+  if (!ENDED.test(state)) return { kind: 'alive' }
   return { kind: 'over', code: codeOf(state, exit), how: endOf(nameUser(state), seen?.reason) }
 }
 
