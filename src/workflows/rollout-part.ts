@@ -1,4 +1,4 @@
-import { CancellationScope, getExternalWorkflowHandle, log, patched, sleep } from '@temporalio/workflow'
+import { CancellationScope, condition, getExternalWorkflowHandle, log, patched, sleep } from '@temporalio/workflow'
 import type { PromptGroupResult } from '../contracts/workflows.types.ts'
 import {
   type HandAgain,
@@ -84,6 +84,12 @@ export class HandedGroups {
     }
   }
 
+  /** @returns null if every group that has arrived is counted; otherwise resolves once they are, in this workflow task */
+  counted(): Promise<void> | null {
+    const isCounted = (): boolean => this.inPlaces <= this.#places.length
+    return isCounted() || !patched('handed-first') ? null : condition(isCounted)
+  }
+
   abandon(): void {
     this.toCome = 0
     for (const place of this.#places.splice(0)) place(null)
@@ -128,8 +134,11 @@ export class NextPart {
     if (await this.#isReady()) await supersede(this.workflowId)
   }
 
+  /** The next part plays only a task again whose end it knows, so it first gets the groups that are kept back. */
   async requeue(order: RequeueOrder): Promise<void> {
-    if (await this.#isReady()) await passOnRequeue(this.workflowId, order)
+    if (!(await this.#isReady())) return
+    if (this.#ended.length > 0 && patched('handed-first')) await this.#handOn()
+    await passOnRequeue(this.workflowId, order)
   }
 
   /** @param left groups that the next part still waits for; the last eight are sent one by one, and the last one includes all that
@@ -138,6 +147,10 @@ export class NextPart {
     this.#ended.push(group)
     if (this.#ended.length < left * SHARE_OF_OPEN) return
     await unlessCancelled(this.#start.promise)
+    await this.#handOn()
+  }
+
+  async #handOn(): Promise<void> {
     const groups = this.#ended.splice(0)
     if (groups.length === 0) return
     this.#handed.push(...groups)

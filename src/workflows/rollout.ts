@@ -169,7 +169,7 @@ class Rollout {
       counts,
       paused,
       concurrency,
-      ...(this.#again.length === 0 ? {} : { again: this.#again }),
+      ...(this.#again.length === 0 ? {} : { again: [...this.#again] }),
       ...(part === undefined ? {} : { part: { ...part, handed: this.#handed.toCome } }),
     }
   }
@@ -307,6 +307,8 @@ class Rollout {
   async #answer(order: RequeueOrder): Promise<void> {
     if (this.#next !== null && !this.#open.has(order.task)) return this.#next.requeue(order)
     try {
+      const counted = this.#handed.counted()
+      if (counted !== null) await counted
       await answerRequeue(order, await this.#requeue(order.task))
     } catch (error) {
       // An error of a signal's handler would end the rollout. What the operator asked for is not worth that.

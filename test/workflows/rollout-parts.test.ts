@@ -427,3 +427,42 @@ test('the first part ignores the signal to end for an earlier part, and every ta
   assert.equal((await rollout.result<RolloutCounts>()).groups, 20)
   assertAllPlayed(driver, 20)
 })
+
+// The story: every task has begun, and the history has no room for another group. An operator requeues a task whose episodes were lost, and
+// the rollout hands it to a next part.
+test('the next part plays a task again that an operator requeues when the history is full', async () => {
+  const tasks = AT_ONCE - 13
+  const { again, counts } = await requeueLost(tasks)
+  assert.deepEqual([counts.groups, counts.resolved, counts.infra], [tasks, tasks, 1])
+  assert.deepEqual(again, ['completed', 'completed'])
+})
+
+// The story: a part keeps groups back until some more have ended. One of them lost its episodes, and an operator requeues its task.
+test('a task that has ended in an earlier part, which has not handed it on, is played again', async () => {
+  const tasks = AT_ONCE
+  const { again, counts } = await requeueLost(tasks)
+  assert.deepEqual([counts.groups, counts.resolved, counts.infra], [tasks, tasks, 1])
+  assert.deepEqual(again, ['completed', 'completed'])
+})
+
+/** Requeues the second task after its episode was lost, while all others play. */
+async function requeueLost(tasks: number) {
+  let isDown = true
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    overrides: {
+      advanceEpisode: ({ taskId }) => {
+        if (taskId === taskAt(1) && isDown) throw failureOf('Artifact.Corrupt')
+        return takes(7_200_000, SUBMITTED)
+      },
+    },
+  })
+  await driver.advance(3_600_000)
+  isDown = false
+  rollout.signal('requeue', { id: 1, task: taskAt(1), replyTo: 'rollout' })
+  const counts = await rollout.result<RolloutCounts>()
+  assert.equal(partsOf(driver).length, 2)
+  const again = groupsOf(driver).filter(({ workflowId }) => workflowId.endsWith(taskAt(1)))
+  return { counts, again: again.map(({ status }) => status) }
+}
