@@ -59,7 +59,12 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   })
   const moveWhenDue = async (order: HostDrain): Promise<void> => {
     if (order.moveAt === null || order.moving) return
-    await sleep(Math.max(1, Date.parse(order.moveAt) - Date.now()))
+    try {
+      await sleep(Math.max(1, Date.parse(order.moveAt) - Date.now()))
+    } catch {
+      // This workflow is cancelled. Nobody awaits this function, and a rejection of it would fail the last workflow task forever.
+      return
+    }
     // A later order has replaced this one.
     if (state.drain !== order) return
     state.drain = { ...order, moving: true }

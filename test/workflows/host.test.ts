@@ -1,6 +1,7 @@
 /** The workflow of a sandbox host, and what an episode does when its host is drained: on a fake clock. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { CancelledFailure } from '@temporalio/common'
 import type { HostHolder, HostInput, HostState } from '../../src/contracts/hosts.types.ts'
 import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
 import { failureOf, takes, timesOut } from '../support/activity-script.ts'
@@ -131,6 +132,14 @@ test('a host and its drain survive two machines that take the name in turn witho
 
   host.cancel()
   await assert.rejects(host.result())
+})
+// An exception that nobody awaits fails the workflow task, and the server would repeat it forever.
+test('a host that is cancelled during the grace time of a drain ends', async () => {
+  const { driver, host } = await hostWith()
+  host.signal('drain', { graceMs: 10 * MINUTE })
+  await driver.advance(SECOND)
+  host.cancel()
+  await assert.rejects(host.result(), CancelledFailure)
 })
 
 test('continue-as-new keeps the drain and the grace time of a host', async () => {
