@@ -4,6 +4,7 @@ import {
   isCancellation,
   log,
   ParentClosePolicy,
+  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -116,7 +117,11 @@ class Rollout {
       concurrency: input.concurrency ?? null,
     }
     this.#board = new RolloutBoard({ input, counts: this.#counts, steering: this.#steering })
-    this.#tasks = new TaskCursor(input, () => this.#takePlace())
+    this.#tasks = new TaskCursor(input, {
+      mayTake: () => this.#takePlace(),
+      // Rollouts that began before this rule start the groups of a page that was read during a pause.
+      isPaused: () => this.#steering.paused && patched('paused-at-page'),
+    })
     this.#again = [...(input.again ?? [])]
     this.#id = input.part?.rollout ?? workflowInfo().workflowId
     this.#number = input.part?.number ?? 1
@@ -189,6 +194,7 @@ class Rollout {
       return true
     }
     const taskId = this.#takeAgain() ?? (await this.#tasks.next())
+    if (taskId === undefined) return true
     if (taskId === null) {
       if (this.#isFull && this.#next === null) await this.#playRest()
       return false
@@ -366,20 +372,24 @@ class TaskCursor {
   #page: string[] = []
   #fetching: Promise<void> | null = null
   readonly #mayTake: () => boolean
+  readonly #isPaused: () => boolean
 
-  /** @param mayTake called before a task is handed out; false keeps the task */
-  constructor(input: RolloutInput, mayTake: () => boolean) {
+  /** @param on.mayTake called before a task is handed out; false keeps the task */
+  constructor(input: RolloutInput, on: { mayTake: () => boolean; isPaused: () => boolean }) {
     this.#input = input
-    this.#mayTake = mayTake
+    this.#mayTake = on.mayTake
+    this.#isPaused = on.isPaused
     this.#next = input.from ?? 0
     this.#fetched = this.#next
   }
 
-  async next(): Promise<string | null> {
+  /** @returns null if no task is left or may be taken; undefined if the rollout was paused while a page was read */
+  async next(): Promise<string | null | undefined> {
     while (this.#page.length === 0) {
       if (this.#fetched >= this.#input.tasks) return null
       this.#fetching ??= this.#fetch()
       await this.#fetching
+      if (this.#isPaused()) return undefined
     }
     if (!this.#mayTake()) return null
     this.#next++

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
 import type { PromptGroupInput, RolloutCounts } from '../../src/contracts/workflows.types.ts'
-import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { ROLLOUT, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
 
@@ -140,6 +140,19 @@ test('a paused rollout finishes its open groups, starts no other, and continues 
   rollout.signal('control', { paused: false, stopAfterIteration: null })
   const counts = await rollout.result<RolloutCounts>()
   assert.equal(counts.groups, TASKS)
+})
+// The story: a rollout reads its first tasks, or a store that is away keeps it waiting for them. An operator pauses the run.
+test('a pause that comes while the plan is read starts no group until it ends', async () => {
+  const plan = Array.from({ length: TASKS }, (_, place) => `task-${String(place).padStart(4, '0')}`)
+  const { driver, rollout } = await playRollout({ overrides: { readPlanPage: () => takes(60_000, plan) } })
+  await driver.advance(1_000)
+  rollout.signal('control', { paused: true, hard: true, stopAfterIteration: null })
+  await driver.advance(3_600_000)
+  assert.deepEqual(groupsOf(driver), [])
+
+  rollout.signal('control', { paused: false, stopAfterIteration: null })
+  assert.equal((await rollout.result<RolloutCounts>()).groups, TASKS)
+  assert.deepEqual(groupsOf(driver), plan)
 })
 
 test('a pause survives continue-as-new', async () => {
