@@ -84,8 +84,11 @@ class TrainingRun {
   #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
 
   constructor() {
-    // The stage that sends the alarm has already paused itself.
-    receiveSignal(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
+    receiveSignal(alarmSignal, async (alarm) => {
+      this.#board.pauseOnAlarm(alarm)
+      // The stage has paused itself. An order of this run that was on its way at that moment has let it go on.
+      if (patched('alarm-passed-on')) await passOn(this.#steeredChild(), this.#steering)
+    })
     steerable({
       board: this.#board,
       deliver: () => passOn(this.#steeredChild(), this.#steering),

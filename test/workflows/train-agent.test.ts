@@ -183,6 +183,23 @@ test('an alarm of a training job pauses the run by name before its next iteratio
   assert.equal(result.policy, policyRef(3).version)
   assert.equal(driver.callsOf('runTrainingJob').length, 3)
 })
+// The story: a job ends with an alarm, and its stage pauses itself. At the same moment an operator changes a limit, and the order of the
+// run, which has not heard of the alarm, lets the stage go on.
+test('a run that hears of an alarm pauses a stage that goes on', async () => {
+  const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 3 }] }
+  const { driver, job } = await train({ runTrainingJob: () => takes(60_000, jobOf(1)) }, plan)
+  await driver.runUntil(() => driver.callsOf('runTrainingJob').length === 1)
+  job.signal('alarm', { stage: 'dapo-1', iteration: 1, why: 'grad_norm is 200' })
+  await driver.advance(86_400_000)
+  assert.equal((await job.query<RunProgress>('progress')).paused, true)
+  assert.equal(driver.callsOf('runTrainingJob').length, 1, 'the second iteration waits')
+  await job.update('resume')
+  await job.result<TrainAgentResult>()
+})
+
+function jobOf(step: number) {
+  return { policy: policyRef(step), steps: 1, loss: 0, jobKey: SHA }
+}
 
 test('an alarm of fine-tuning pauses before its next job and before its policy is published', async () => {
   const plan = { ...PLAN, stages: [{ name: 'dapo-1', maxIterations: 1 }] }
