@@ -141,9 +141,9 @@ class Scoring {
       this.openRollout = workflowId
       const options = {
         workflowId,
-        args: [
+        args: (): [RolloutInput] => [
           { run, stage, iteration: 0, policy, suite: suite.suite, ...planned, ...childControl(plan, this.steering) },
-        ] as [RolloutInput],
+        ],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
       }

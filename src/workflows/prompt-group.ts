@@ -9,7 +9,7 @@ import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
 import { runConcurrently } from './run-concurrently.ts'
-import { controlSignal, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { controlSignal, holdEarlier, passOn, type RunControl, whilePaused } from './run-control.ts'
 import { endsInItsBuild } from './versioning.ts'
 
 /**
@@ -82,14 +82,19 @@ function isValid(result: EpisodeResult): boolean {
 async function playEpisode(input: PromptGroupInput, index: number, steering: RunControl): Promise<EpisodeResult> {
   const { run, stage, iteration, policy, suite, taskId } = input
   const args = { run, stage, iteration, policy, suite, taskId, index }
+  const workflowId = workflowIds.episode(workflowInfo().workflowId, index)
   try {
-    return await runChild(episode, {
-      workflowId: workflowIds.episode(workflowInfo().workflowId, index),
-      args: [args],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      typedSearchAttributes: episodeAttributes(args),
-      staticSummary: `${taskId} · ${policy} · episode ${index}`,
-    })
+    return await runChild(
+      episode,
+      {
+        workflowId,
+        args: [args],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        typedSearchAttributes: episodeAttributes(args),
+        staticSummary: `${taskId} · ${policy} · episode ${index}`,
+      },
+      holdEarlier(workflowId, steering, () => steering),
+    )
   } catch (error) {
     const ended = endByHand(error)
     // Groups that began before this rule fail with such an episode.

@@ -191,7 +191,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
       rollout,
       {
         workflowId,
-        args: [{ ...coordinates, policy, suite, ...plan, ...childControl(step.input.plan, steering) }],
+        args: () => [{ ...coordinates, policy, suite, ...plan, ...childControl(step.input.plan, steering) }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
       },
@@ -217,16 +217,17 @@ async function evaluateInsideStage(
   if (every === null || iteration % every !== 0) return false
   const name = evaluationName({ name: stage, iteration, suite: null })
   const workflowId = workflowIds.evaluate(workflowIds.train(input.plan.run), name)
-  const { paused, concurrency = null } = steering
   onEvaluation(workflowId)
   const publish = unpublished ? { publish: unpublished } : {}
   await runChild(
     evaluate,
     {
       workflowId,
-      args: [
-        { child: { plan: input.plan, name, policy, after: { stage, iteration }, ...publish, paused, concurrency } },
-      ],
+      args: () => {
+        const { paused, concurrency = null } = steering
+        const after = { stage, iteration }
+        return [{ child: { plan: input.plan, name, policy, after, ...publish, paused, concurrency } }]
+      },
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${name} · ${policy.version}`,
     },

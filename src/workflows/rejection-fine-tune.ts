@@ -68,7 +68,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
         rollout,
         {
           workflowId: rolloutId,
-          args: [{ ...coordinates, policy: input.policy, suite, ...planned, ...childControl(plan, steering) }],
+          args: () => [{ ...coordinates, policy: input.policy, suite, ...planned, ...childControl(plan, steering) }],
           parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
           staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
         },

@@ -25,6 +25,7 @@ import {
   controlSignal,
   handAgainSignal,
   handedSignal,
+  holdEarlier,
   passOn,
   type RequeueAnswer,
   type RequeueOrder,
@@ -303,10 +304,14 @@ class Rollout {
     const held = isHeld(this.#steering)
     const passedOn = this.#next?.steer(this.#steering)
     if (held === wasHeld) return passedOn
-    // Below this workflow a pause is always hard.
-    const order: RunControl = { paused: held, stopAfterIteration: null }
+    const order = this.#order()
     const groups = [...this.#open.keys()].map((task) => workflowIds.group(this.#id, task))
     await Promise.all([passedOn, ...groups.map((group) => passOn(group, order))])
+  }
+
+  /** Below this workflow a pause is always hard. */
+  #order(): RunControl {
+    return { paused: isHeld(this.#steering), stopAfterIteration: null }
   }
 
   /** The next part knows all tasks except those that are open here. */
@@ -349,14 +354,19 @@ class Rollout {
   #playGroup(taskId: string): Promise<PromptGroupResult> {
     const { run, stage, iteration, suite, groupSize, maxReplacements } = this.#input
     const policy = this.#input.policy.version
-    return runChild(promptGroup, {
-      workflowId: workflowIds.group(this.#id, taskId),
-      args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      priority: BEHIND_STEERING,
-      typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
-      staticSummary: `${taskId} · ${groupSize} × ${policy}`,
-    })
+    const workflowId = workflowIds.group(this.#id, taskId)
+    return runChild(
+      promptGroup,
+      {
+        workflowId,
+        args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        priority: BEHIND_STEERING,
+        typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
+        staticSummary: `${taskId} · ${groupSize} × ${policy}`,
+      },
+      holdEarlier(workflowId, this.#steering, () => this.#order()),
+    )
   }
 }
 

@@ -33,18 +33,26 @@ const SHARE_OF_WAIT = 1 / 8
 /**
  * Starts a child and waits for its result. If the execution of an earlier parent still has the id and plays the same episodes, waits
  * for its end first.
+ * @param options.args a function is called at each start: operators may have steered the run during the wait
  * @param on.held called once if an earlier execution has the id
- * @param on.patienceMs limit of the wait for that execution, asked for after an hour. @default an hour
+ * @param on.mayStart called after the wait; its promise, if it returns one, delays the next start
+ * @param on.patienceMs limit of the wait for that execution, asked for after an hour. @default `patienceMs`
  */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
-  options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
-  on: { started?: () => void; held?: () => Promise<void>; patienceMs?: () => number } = {},
+  { args, ...others }: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] | (() => [Input]) },
+  on: {
+    started?: () => void
+    held?: () => Promise<void>
+    mayStart?: () => Promise<void> | undefined
+    patienceMs?: () => number
+  } = {},
 ): Promise<Result> {
-  const { workflowId } = options
+  const { workflowId } = others
   const since = Date.now()
   for (let isFirst = true; ; isFirst = false) {
     try {
+      const options = { ...others, args: typeof args === 'function' ? args() : args }
       const ended = cancelThoughReset(workflowId)
       try {
         if (on.started === undefined) return await executeChild(workflow, options)
@@ -57,9 +65,9 @@ export async function runChild<Input, Result>(
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
       const waitedMs = Date.now() - since
-      const patienceMs = waitedMs < CLOSING_WAIT_MS ? CLOSING_WAIT_MS : (on.patienceMs?.() ?? CLOSING_WAIT_MS)
-      if (waitedMs >= patienceMs) {
-        const limit = patienceMs === CLOSING_WAIT_MS ? 'an hour' : '30 days'
+      const limitMs = waitedMs < CLOSING_WAIT_MS ? CLOSING_WAIT_MS : (on.patienceMs?.() ?? patienceMs())
+      if (waitedMs >= limitMs) {
+        const limit = limitMs === CLOSING_WAIT_MS ? 'an hour' : '30 days'
         throw failRun(
           'Run.StillClosing',
           `Expected the earlier execution of ${workflowId} to close within ${limit}. See what it waits for, or terminate it: temporal workflow terminate --workflow-id ${workflowId}`,
@@ -74,12 +82,23 @@ export async function runChild<Input, Result>(
         await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), rarely), {
           summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
         })
+        // Not awaited without a promise: another microtask could change the order of commands in older executions.
+        const delay = on.mayStart?.()
+        if (delay !== undefined) await delay
       } catch (cancelled) {
         if (isCancellation(cancelled) && patched('earlier-cancelled')) await cancelCurrent(workflowId)
         throw cancelled
       }
     }
   }
+}
+
+/**
+ * A reset leaves children alone, so what this workflow finds may play for as long as it has work. After any other end of a parent its
+ * children close.
+ */
+function patienceMs(): number {
+  return mayHaveLeft() && patched('earlier-played') ? PLAYING_WAIT_MS : CLOSING_WAIT_MS
 }
 
 /**

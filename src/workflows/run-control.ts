@@ -187,6 +187,26 @@ export function steerEarlier(
   }
 }
 
+/**
+ * The same for a child whose input names no pause: the run has to go on before it is started.
+ * @param order what the child would be told now
+ */
+export function holdEarlier(
+  childId: string,
+  control: RunControl,
+  order: () => RunControl,
+): {
+  held: () => Promise<void>
+  mayStart: () => Promise<void> | undefined
+} {
+  return {
+    held: async () => {
+      if (patched('earlier-held')) await passOn(childId, order())
+    },
+    mayStart: () => (control.paused && patched('earlier-held') ? whilePaused(control) : undefined),
+  }
+}
+
 /** Waits until the run is resumed. A pause of thirty days fails the run. */
 export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return

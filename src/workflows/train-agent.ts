@@ -195,13 +195,15 @@ class TrainingRun {
     this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
     const workflowId = workflowIds.evaluate(workflowIds.train(run.run), name)
-    const { concurrency = null } = this.#steering
     this.#openEvaluation = workflowId
     const result = await runChild(
       evaluate,
       {
         workflowId,
-        args: [{ child: { ...child, concurrency } }],
+        args: () => {
+          const { paused, concurrency = null } = this.#steering
+          return [{ child: { ...child, paused, concurrency } }]
+        },
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${suite ?? run.heldOutName} · ${policy.version}`,
       },
@@ -220,13 +222,15 @@ class TrainingRun {
     this.#time('rft')
     await this.#hold('rejection fine-tuning')
     const workflowId = workflowIds.rft(workflowIds.train(run.run))
-    const { concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
       runChild(
         rejectionFineTune,
         {
           workflowId,
-          args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused, concurrency }],
+          args: () => {
+            const { paused, concurrency = null } = this.#steering
+            return [{ plan: run, policy, suite: suite.suite, paused, concurrency }]
+          },
           parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
           staticSummary: `${run.summary} · rft`,
         },
@@ -255,15 +259,15 @@ class TrainingRun {
     this.#time(stage)
     await this.#hold(`reinforcing, ${stage}`)
     const workflowId = workflowIds.reinforce(workflowIds.train(run.run), stage)
-    const { paused, stopAfterIteration, concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
       runChild(
         reinforce,
         {
           workflowId,
-          args: [
-            { plan: run, stageIndex, ...begin, suite: suite.suite, paused, concurrency, stopAfter: stopAfterIteration },
-          ],
+          args: () => {
+            const { paused, stopAfterIteration: stopAfter, concurrency = null } = this.#steering
+            return [{ plan: run, stageIndex, ...begin, suite: suite.suite, paused, concurrency, stopAfter }]
+          },
           parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
           staticSummary: `${run.summary} · ${stage}`,
         },

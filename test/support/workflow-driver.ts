@@ -109,7 +109,10 @@ export class WorkflowDriver {
     return this.#runs.map(observe)
   }
 
-  /** Starts a root workflow. It begins with the driver's next step. */
+  /**
+   * Starts a root workflow. It begins with the driver's next step.
+   * @param options.isReset it is what a reset to the first event leaves: an execution that knows no child of the one before. @default false
+   */
   start(
     type: string,
     input: unknown,
@@ -117,7 +120,8 @@ export class WorkflowDriver {
       workflowId = `${type}-root`,
       headers = {},
       further = [],
-    }: { workflowId?: string; headers?: RunStart['headers']; further?: readonly unknown[] } = {},
+      isReset = false,
+    }: { workflowId?: string; headers?: RunStart['headers']; further?: readonly unknown[]; isReset?: boolean } = {},
   ): WorkflowHandle {
     if (this.#openRun(workflowId)) throw new Error(`${workflowId} is open already`)
     this.#begin({
@@ -131,6 +135,7 @@ export class WorkflowDriver {
       summary: null,
       parent: null,
       parentClosePolicy: PARENT_CLOSE_POLICY_TERMINATE,
+      ...(isReset ? { originalRunId: runIdOf(workflowId, 0) } : {}),
     })
     return this.handle(workflowId)
   }

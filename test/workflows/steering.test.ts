@@ -196,3 +196,61 @@ test('a run waits a day for a rollout of an earlier execution with few events, a
   assert.equal(driver.callsOf('gradeSubmission').length, played + 6)
   assert.ok(again.describe().events < 700, `${again.describe().events} events`)
 })
+
+// The story: the root of a run was terminated, and the run is started again at once. It waits for its rollout to close, and an operator
+// pauses the run meanwhile.
+test('a run that was paused while it waited for an earlier rollout starts its own one paused', async () => {
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: () => neverEnds(),
+    closeSandbox: () => takes(90_000, undefined),
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2)
+  job.terminate()
+  const again = driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` })
+  await driver.advance(20_000)
+  assert.equal((await again.update<SteeredRun>('pause')).paused, true)
+  await again.update('setLimits', { concurrency: 5 })
+  await driver.advance(3_600_000)
+  const rollouts = driver.runs.filter(({ type }) => type === 'rollout').map(({ input }) => input as RolloutInput)
+  assert.deepEqual(
+    rollouts.map(({ paused, concurrency }) => [paused, concurrency]),
+    [
+      [false, null],
+      [true, 5],
+    ],
+  )
+  assert.equal(groupsOf(driver), 2)
+})
+
+for (const [stage, plan] of [
+  ['rft', PLAN],
+  ['dapo-1', { ...PLAN, rft: false }],
+] as const) {
+  test(`a training run that was paused while it waited for an earlier ${stage} starts that stage paused`, async () => {
+    const driver = await createWorkflowDriver({
+      activities: {
+        ...scriptedPipeline({ plan, steps: 1 }),
+        advanceEpisode: (input) => (input.stage === stage ? neverEnds() : { turns: 8, disposition: 'submitted' }),
+        closeSandbox: (_, { workflowId }) => takes(workflowId.includes(`/${stage}/`) ? 90_000 : 1, undefined),
+      },
+    })
+    const start = () => driver.start('trainAgent', { recipe: 'demo' }, { workflowId: `train/${PLAN.run}` })
+    const first = start()
+    const isOfStage = ({ workflowId }: { workflowId: string }): boolean =>
+      workflowId === `train/${PLAN.run}/${stage}/000${stage === 'rft' ? 0 : 1}`
+    await driver.runUntil(() => driver.runs.some(isOfStage), 'its rollout')
+    await driver.advance(1_000)
+    first.terminate()
+    const again = start()
+    const held = (): boolean => again.describe().logs.some(({ message }) => message.includes('still closing'))
+    await driver.runUntil(held, 'the wait for the stage')
+    await again.update('pause')
+    const before = driver.runs.length
+    await driver.advance(3_600_000)
+    const groups = driver.runs.slice(before).filter(({ type }) => type === 'promptGroup')
+    assert.deepEqual(
+      groups.map(({ workflowId }) => workflowId),
+      [],
+    )
+  })
+}

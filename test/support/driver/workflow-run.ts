@@ -23,6 +23,8 @@ export interface RunStart {
   runId: string
   firstRunId: string
   continuedFrom: string | null
+  /** Of the execution that was reset; absent without a reset. */
+  originalRunId?: string
   type: string
   taskQueue: string
   args: Payload[]
@@ -189,7 +191,7 @@ export class WorkflowRun {
           taskQueue: { name: start.taskQueue, kind: 1 },
           input: { payloads: start.args },
           workflowTaskTimeout: msToTs('10s'),
-          originalExecutionRunId: start.runId,
+          originalExecutionRunId: start.originalRunId ?? start.runId,
           firstExecutionRunId: start.firstRunId,
           continuedExecutionRunId: start.continuedFrom ?? '',
           identity: WORKER_IDENTITY,
@@ -241,7 +243,7 @@ export class WorkflowRun {
       taskQueue: start.taskQueue,
       namespace: NAMESPACE,
       firstExecutionRunId: start.firstRunId,
-      originalExecutionRunId: start.runId,
+      originalExecutionRunId: start.originalRunId ?? start.runId,
       ...(start.continuedFrom === null ? {} : { continuedFromExecutionRunId: start.continuedFrom }),
       startTime: new Date(this.#startedAtMs),
       runStartTime: new Date(nowMs),
