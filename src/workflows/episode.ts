@@ -67,6 +67,8 @@ async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
     Object.assign(steering, next)
   })
   for (let number = 1; ; number++) {
+    // Episodes that began before this rule are placed at once, and hold with the sandbox.
+    if (steering.paused && patched('placed-after-pause')) await whilePaused(steering)
     const played = await playInSandbox(input, number, steering)
     if (played.kind === 'held') {
       await whilePaused(steering)

@@ -11,7 +11,7 @@ import type {
   RunProgress,
   SteeredRun,
 } from '../../src/contracts/workflows.types.ts'
-import { type ActivityTable, neverEnds, takes } from '../support/activity-script.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { PLAN, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
 
@@ -84,6 +84,30 @@ test('a hard pause holds an episode before its next step, which gives up its san
   await job.result<EvaluateResult>()
   assert.equal(driver.callsOf('recordUngraded').length, 0, 'no episode was lost')
   assert.equal(driver.callsOf('gradeSubmission').length, 6)
+})
+
+// The story: an operator pauses a run hard to restart an engine. A placement would fail, or hold a sandbox for nothing.
+test('an episode that loses its sandbox during a hard pause gets another after the pause', async () => {
+  let isPaused = false
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: () =>
+      takes(60_000, () => {
+        if (isPaused) throw failureOf('Sandbox.Lost')
+        return { turns: 8, disposition: 'submitted' }
+      }),
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2)
+  await job.update<SteeredRun>('pause', 'hard')
+  isPaused = true
+  await driver.advance(3_600_000)
+  assert.equal(driver.callsOf('closeSandbox').length, 2)
+  assert.equal(driver.callsOf('openSandbox').length, 2)
+
+  isPaused = false
+  await job.update('resume')
+  await job.result<EvaluateResult>()
+  assert.equal(driver.callsOf('openSandbox').length, 8)
+  assert.equal(driver.callsOf('recordUngraded').length, 0, 'no episode was lost')
 })
 
 test('a requeued task is cancelled and played again; an ended or unknown one is left alone', async () => {
