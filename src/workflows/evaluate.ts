@@ -103,7 +103,7 @@ class Scoring {
     receiveSignal(requeueSignal, (order) => passOnRequeue(this.openRollout, order))
   }
 
-  deliver(): Promise<void> {
+  deliver(): Promise<unknown> {
     return passOn(this.openRollout, this.steering)
   }
 

@@ -9,7 +9,7 @@ import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
 import { runConcurrently } from './run-concurrently.ts'
-import { controlSignal, holdEarlier, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { controlSignal, holdEarlier, passOnToOpen, type RunControl, whilePaused } from './run-control.ts'
 import { endsInItsBuild } from './versioning.ts'
 
 /**
@@ -28,7 +28,15 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   const open = new Set<number>()
   receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
-    await Promise.all([...open].map((index) => passOn(workflowIds.episode(workflowInfo().workflowId, index), steering)))
+    const episodes = [...open].map((index) => {
+      const episodeId = workflowIds.episode(workflowInfo().workflowId, index)
+      return passOnToOpen(
+        episodeId,
+        () => open.has(index),
+        () => steering,
+      )
+    })
+    await Promise.all(episodes)
   })
 
   const runNext = async (): Promise<boolean> => {

@@ -26,7 +26,7 @@ import {
   handAgainSignal,
   handedSignal,
   holdEarlier,
-  passOn,
+  passOnToOpen,
   type RequeueAnswer,
   type RequeueOrder,
   requeueSignal,
@@ -304,9 +304,11 @@ class Rollout {
     const held = isHeld(this.#steering)
     const passedOn = this.#next?.steer(this.#steering)
     if (held === wasHeld) return passedOn
-    const order = this.#order()
-    const groups = [...this.#open.keys()].map((task) => workflowIds.group(this.#id, task))
-    await Promise.all([passedOn, ...groups.map((group) => passOn(group, order))])
+    const groups = [...this.#open.keys()].map((task) => {
+      const isOpen = (): boolean => this.#open.has(task)
+      return passOnToOpen(workflowIds.group(this.#id, task), isOpen, () => this.#order())
+    })
+    await Promise.all([passedOn, ...groups])
   }
 
   /** Below this workflow a pause is always hard. */

@@ -29,7 +29,7 @@ const MOST_CONCURRENT = 10_000
 export interface RootSteeringInput {
   board: RunBoard
   /** Sends the new state to the open child. */
-  deliver: () => Promise<void>
+  deliver: () => Promise<unknown>
   /** The open child that plays episodes, or a stage that knows it. Absent if the run has no tasks that could be requeued. */
   openChild?: () => string | null
   /** Whether the run has iterations after which it can end. @default false */

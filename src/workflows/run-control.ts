@@ -8,6 +8,7 @@ import {
   log,
   patched,
   setHandler,
+  sleep,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { WorkflowWaits } from '../contracts/waits.types.ts'
@@ -158,13 +159,40 @@ export function provenOf({ disjoint }: ResolvedRun): { disjoint?: true } {
   return disjoint === true ? { disjoint } : {}
 }
 
-/** A child that has just closed needs no signal, so this is not an error. */
-export async function passOn(childId: string | null, control: RunControl): Promise<void> {
-  if (childId === null) return
+/**
+ * A child that has just closed needs no signal, so this is not an error.
+ * @returns false if no execution has the id
+ */
+export async function passOn(childId: string | null, control: RunControl): Promise<boolean> {
+  if (childId === null) return true
   try {
     await getExternalWorkflowHandle(childId).signal(controlSignal, control)
+    return true
   } catch (error) {
     log.info('control signal not delivered', { childId, error: String(error) })
+    return false
+  }
+}
+
+/** The server starts a thousand children within a minute. */
+const FIRST_REPETITION_MS = 1_000
+const LAST_REPETITION_MS = 128_000
+
+/**
+ * Passes an order on to an open child. The server may still have to start it, and until then it has no execution that an order reaches;
+ * its input names no pause, so it would play through one.
+ * @param order the newest one at each attempt
+ */
+export async function passOnToOpen(childId: string, isOpen: () => boolean, order: () => RunControl): Promise<void> {
+  for (let waitMs = FIRST_REPETITION_MS; !(await passOn(childId, order())); waitMs *= 2) {
+    if (!isOpen() || waitMs > LAST_REPETITION_MS || !patched('passed-on-again')) return
+    try {
+      await sleep(waitMs, { summary: `the start of ${childId}`.slice(0, 200) })
+    } catch {
+      // An exception in the handler of a signal would close a cancelled workflow before its children.
+      return
+    }
+    if (!isOpen()) return
   }
 }
 

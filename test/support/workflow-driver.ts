@@ -46,6 +46,8 @@ export interface WorkflowDriverOptions<A> {
   suggestContinueAsNewAfterEvents?: number
   /** Signals that their receiver never sees, as after a reset without the signals that came later. @default none */
   losesSignal?: (workflowId: string, name: string) => boolean
+  /** Milliseconds from the command that starts a child to its start. Until then nothing reaches it. @default 0 */
+  startDelayMs?: (workflowId: string) => number
 }
 
 /** Ends an endless retry or a hot loop with a clear failure instead of a hanging test. */
@@ -66,6 +68,7 @@ export async function createWorkflowDriver<A = AllActivities>(
     startMs: Date.parse(options.startTime ?? '2026-01-01T00:00:00Z'),
     suggestAfterEvents: options.suggestContinueAsNewAfterEvents ?? 4096,
     losesSignal: options.losesSignal ?? (() => false),
+    startDelayMs: options.startDelayMs ?? (() => 0),
   })
 }
 
@@ -78,6 +81,7 @@ export class WorkflowDriver {
   readonly #scripts: Map<string, Script>
   readonly #suggestAfterEvents: number
   readonly #losesSignal: (workflowId: string, name: string) => boolean
+  readonly #startDelayMs: (workflowId: string) => number
   readonly #agenda: Agenda
   readonly #runs: WorkflowRun[] = []
   readonly #stoppedQueues = new Set<string>()
@@ -92,11 +96,13 @@ export class WorkflowDriver {
     startMs: number
     suggestAfterEvents: number
     losesSignal: (workflowId: string, name: string) => boolean
+    startDelayMs: (workflowId: string) => number
   }) {
     this.#sandbox = input.sandbox
     this.#scripts = input.scripts
     this.#suggestAfterEvents = input.suggestAfterEvents
     this.#losesSignal = input.losesSignal
+    this.#startDelayMs = input.startDelayMs
     this.#agenda = new Agenda(input.startMs)
   }
 
@@ -281,6 +287,7 @@ export class WorkflowDriver {
       this.#agenda.after(0, () => activity.enqueue())
       return activity
     },
+    startDelayMs: (workflowId) => this.#startDelayMs(workflowId),
     startChild: (start, reuse) => {
       const before = this.#latestRun(start.workflowId)
       if (before && !mayReuse(before, reuse)) return null

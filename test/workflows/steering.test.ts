@@ -13,16 +13,20 @@ import type {
 } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { PLAN, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
-import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
 
 const RUN = { ...PLAN, evaluation: 'nightly' }
 
 const GRADED = { episode: 'e', disposition: 'submitted', verdict: 'resolved', turns: 8, failure: null } as const
 
 /** An evaluation of its own of six tasks, one attempt each, two at a time. */
-async function evaluateSix(overrides: ActivityTable<AllActivities> = {}, steps = 1) {
+async function evaluateSix(
+  overrides: ActivityTable<AllActivities> = {},
+  steps = 1,
+  options: Pick<WorkflowDriverOptions<AllActivities>, 'startDelayMs'> = {},
+) {
   const pipeline = scriptedPipeline({ plan: RUN, tasks: 6, groupSize: 1, maxReplacements: 1, maxOpenGroups: 2, steps })
-  const driver = await createWorkflowDriver({ activities: { ...pipeline, ...overrides } })
+  const driver = await createWorkflowDriver({ activities: { ...pipeline, ...overrides }, ...options })
   return { driver, job: driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` }) }
 }
 
@@ -85,6 +89,32 @@ test('a hard pause holds an episode before its next step, which gives up its san
   assert.equal(driver.callsOf('recordUngraded').length, 0, 'no episode was lost')
   assert.equal(driver.callsOf('gradeSubmission').length, 6)
 })
+
+// The story: thousands of episodes begin at once, and the server starts them one after another. A hard pause comes while some have no
+// execution yet that a signal could reach.
+for (const [what, isLate] of [
+  ['group', (id: string) => id.endsWith('/task/task-0001')],
+  ['episode', (id: string) => id.endsWith('/task/task-0001/ep/00')],
+] as const) {
+  test(`a hard pause reaches the ${what} that the server starts only afterwards`, async () => {
+    const { driver, job } = await evaluateSix(
+      { advanceEpisode: ({ step }) => takes(60_000, { turns: step * 8, disposition: step < 3 ? null : 'submitted' }) },
+      3,
+      { startDelayMs: (id) => (isLate(id) ? 20_000 : 0) },
+    )
+    await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 1)
+    await job.update<SteeredRun>('pause', 'hard')
+    await driver.advance(3_600_000)
+    assert.ok(
+      driver.runs.some(({ workflowId }) => isLate(workflowId)),
+      'it has started',
+    )
+    assert.ok(driver.callsOf('advanceEpisode').length <= 2, 'at most the steps under way')
+    await job.update('resume')
+    await job.result<EvaluateResult>()
+    assert.equal(driver.callsOf('gradeSubmission').length, 6)
+  })
+}
 
 // The story: an operator pauses a run hard to restart an engine. A placement would fail, or hold a sandbox for nothing.
 test('an episode that loses its sandbox during a hard pause gets another after the pause', async () => {

@@ -12,7 +12,6 @@ const { ChildWorkflowCancellationType, ParentClosePolicy } = proto.coresdk.child
 export function startChild(step: Step, command: coresdk.workflow_commands.IStartChildWorkflowExecution): void {
   const { world, run, taskCompletedEventId } = step
   const timeMs = world.nowMs()
-  const seq = command.seq ?? 0
   const workflowId = command.workflowId ?? ''
   const type = command.workflowType ?? ''
   const initiatedEventId = run.history.add({
@@ -41,6 +40,23 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
       },
     },
   })
+  const delayMs = world.startDelayMs(workflowId)
+  if (delayMs === 0) return beginChild(step, command, initiatedEventId)
+  world.after(delayMs, () => {
+    if (run.isOpen) beginChild(step, command, initiatedEventId)
+  })
+}
+
+function beginChild(
+  step: Step,
+  command: coresdk.workflow_commands.IStartChildWorkflowExecution,
+  initiatedEventId: number,
+): void {
+  const { world, run, taskCompletedEventId } = step
+  const timeMs = world.nowMs()
+  const seq = command.seq ?? 0
+  const workflowId = command.workflowId ?? ''
+  const type = command.workflowType ?? ''
   const child = world.startChild(
     {
       workflowId,

@@ -13,6 +13,8 @@ export interface World {
     summary: string | null
     onEnd: (end: ActivityEnd) => void
   }): ActivityRun
+  /** How long the server takes to start a child: many at once wait for each other. */
+  startDelayMs(workflowId: string): number
   /** Null if the id is taken and its reuse policy refuses. */
   startChild(
     start: Omit<RunStart, 'runId' | 'firstRunId' | 'continuedFrom'>,
