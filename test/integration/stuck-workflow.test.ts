@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Client } from '@temporalio/client'
+import { defaultPayloadConverter } from '@temporalio/common'
 import { msToTs } from '@temporalio/common/lib/time.js'
 import { type Blocker, findBlockers, type LonghaulConnection } from '../../src/client/index.ts'
 import { findStuck } from '../../src/client/blockers/pending-activities.ts'
@@ -11,6 +12,10 @@ import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 type Answer = Parameters<Client['workflowService']['respondWorkflowTaskCompleted']>[0]
 type Command = NonNullable<Answer['commands']>[number]
 
+type QueryAnswer = Parameters<Client['workflowService']['respondQueryTaskCompleted']>[0]
+
+/** `temporal.api.enums.v1.QueryResultType`, like the types below. */
+const ANSWERED: unknown = 1
 /** `temporal.api.enums.v1.CommandType`, whose package is none of the client's. */
 const TYPES: Record<'startTimer' | 'cancelTimer', unknown> = { startTimer: 3, cancelTimer: 6 }
 
@@ -49,6 +54,21 @@ async function play(workflowId: string, tasks: Command[][]): Promise<void> {
   }
 }
 
+/** Answers one query, as a worker does that has the workflow in memory. */
+async function answerQuery(workflowId: string, answer: unknown): Promise<void> {
+  const { client, namespace } = connection
+  const { taskToken, query } = await client.withDeadline(Date.now() + HANG_MS, () =>
+    client.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue: { name: workflowId } }),
+  )
+  assert.equal(query?.queryType, 'blockers')
+  await client.workflowService.respondQueryTaskCompleted({
+    namespace,
+    taskToken,
+    completedType: ANSWERED as NonNullable<QueryAnswer['completedType']>,
+    queryResult: { payloads: [defaultPayloadConverter.toPayload(answer)] },
+  })
+}
+
 const stuckAt = async (workflowId: string, longerThanMs: number): Promise<Blocker[]> => {
   const { blockers } = await findBlockers({ connection, workflowId, longerThanMs })
   return blockers.filter(({ on }) => on.kind === 'workflow')
@@ -70,6 +90,29 @@ test('names a workflow that waits for nothing, with the command that wakes it', 
   )
   // It may have answered a moment ago.
   assert.deepEqual(await stuckAt(workflowId, 3_600_000), [])
+})
+
+// A run that is open always says which phase it is in.
+test('names it also for a run that says what it does now', { skip: needsServer }, async () => {
+  const workflowId = 'train/tells'
+  await play(workflowId, [[timer('1')], [withoutTimer('1')], []])
+  const now = {
+    on: { kind: 'workflow', name: workflowId },
+    doing: 'training',
+    since: new Date(0).toISOString(),
+    toDo: null,
+  }
+  await eventually(async () => {
+    const [{ self, blockers }] = await Promise.all([
+      findBlockers({ connection, workflowId, longerThanMs: 1 }),
+      answerQuery(workflowId, { run: 'tells', waits: [now] }),
+    ])
+    assert.deepEqual(self?.waits, [now])
+    assert.deepEqual(
+      blockers.map(({ on }) => on.name),
+      [workflowId],
+    )
+  })
 })
 
 test('a workflow that waits with a timer, also an old one, is not stuck', { skip: needsServer }, async () => {

@@ -72,8 +72,9 @@ export async function findBlockers({
       const promotion = self === 'no-answer' ? await promotionMissing(connection, workflowId, nowMs) : null
       const clock = { nowMs, longerThanMs }
       const said = self === 'no-answer' ? null : self
+      const asked = askedOfPeople(workflowId, said)
       // The workflows of a paused run wait for the person, each with a timer.
-      const idle = (said?.waits ?? []).length > 0 ? [] : picture.idle
+      const idle = asked.length > 0 ? [] : picture.idle
       const stuck = await findStuck(connection, idle, (sinceMs) => nowMs - sinceMs > longerThanMs)
       const findings = [
         ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
@@ -90,7 +91,7 @@ export async function findBlockers({
         at: new Date(nowMs).toISOString(),
         blockers: [
           ...(promotion === null ? [] : [promotion]),
-          ...askedOfPeople(workflowId, said),
+          ...asked,
           ...groupFindings(findings.filter((one) => one.isBlocker)),
         ],
         waits: groupFindings(findings.filter((one) => !one.isBlocker)),
