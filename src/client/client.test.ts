@@ -18,12 +18,14 @@ import {
   cancelRun,
   createSchedule,
   deleteSchedule,
+  findBlockers,
   findRun,
   listSchedules,
   pauseRun,
   queryProgress,
   type RunEvent,
   type RunHandle,
+  requestCancel,
   requeueTask,
   resumeRun,
   setRunLimits,
@@ -160,6 +162,34 @@ test('a run that the Temporal UI started under another id is joined by its name'
   const joined = await startTraining({ connection, recipe: 'clicked', run: 'clicked-a' })
   assert.deepEqual([joined.workflowId, joined.attached], ['a-random-id', true])
   assert.equal(await codeOf(startTraining({ connection, recipe: 'demo', run: 'clicked-a' })), 'Run.RecipeConflict')
+})
+
+/** The story: a run is terminated, and a person starts it again in the Temporal UI, under an id of its own. Its stage of before plays on. */
+test('a run that goes on under another id is found by its name, with what its earlier execution has left', {
+  skip: needsServer,
+}, async () => {
+  const { workflow } = connection.client
+  const run = { key: defineSearchAttributeKey('TrainRun', 'KEYWORD'), value: 'moved-a' }
+  const common = { taskQueue: QUEUES.control, args: [{ recipe: 'moved' }], typedSearchAttributes: [run] }
+  const first = await workflow.start('trainAgent', { ...common, workflowId: 'train/moved-a' })
+  const left = await workflow.start('reinforce', { ...common, workflowId: 'train/moved-a/dapo-1' })
+  await first.terminate()
+  assert.equal((await findRun({ connection, run: 'moved-a' })).workflowId, 'train/moved-a')
+
+  const { workflowId } = await workflow.start('trainAgent', { ...common, workflowId: 'moved-by-hand' })
+  await eventually(async () => {
+    assert.equal((await findRun({ connection, run: 'moved-a' })).workflowId, workflowId)
+  })
+  await eventually(async () => {
+    const { waits } = await findBlockers({ connection, workflowId, longerThanMs: 1 })
+    assert.deepEqual(
+      waits.map(({ on }) => on.name),
+      [left.workflowId],
+    )
+  })
+  assert.match((await requestCancel({ connection, workflowId })).note ?? '', /^1 of its parts that a reset/)
+  const { raw } = await left.describe()
+  assert.equal(raw.workflowExtendedInfo?.cancelRequested, true)
 })
 
 /** The story: somebody stops a run, and a moment later the same command joins it. The user believes that the run goes on; it closes. */

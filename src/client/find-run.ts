@@ -20,18 +20,21 @@ export interface FoundRun {
 
 /**
  * Finds a run by its name or by the id of its workflow. A root that was started from the Temporal UI may have any id; it is found
- * by the run's name in its search attribute.
+ * by the run's name in its search attribute, also where it continues a run whose root of the usual id has ended.
  * @throws LonghaulError `Config.NotFound`
  */
 export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
   // The server would call such ids malformed instead of unknown.
   if (run === '' || run.length > MAX_ID_LENGTH) return notFound(run.slice(0, 100))
   return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
+    let ended: FoundRun | null = null
     for (const workflowId of [...Object.values(ROOT_IDS).map((idOf) => idOf(run)), run]) {
       const found = await describe(connection, workflowId)
-      if (found !== null) return found
+      if (found !== null && isOpen(found.status)) return found
+      ended ??= found
     }
-    return (await findByAttribute(connection, run)) ?? notFound(run)
+    const named = await findByAttribute(connection, run)
+    return named !== null && (ended === null || isOpen(named.status)) ? named : (ended ?? notFound(run))
   })
 }
 
@@ -105,13 +108,15 @@ async function describe({ client }: LonghaulConnection, workflowId: string): Pro
 async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
   // Evaluations inside a training run have the run's name too.
   const roots = (await listByName(connection, run)).filter(({ parentExecution }) => parentExecution === undefined)
-  const found = roots.map(({ workflowId, type, status, startTime, closeTime }) => ({
+  const all = roots.map(({ workflowId, type, status, startTime, closeTime }) => ({
     workflowId,
     type,
     status: status.name,
     startedAt: startTime,
     closedAt: closeTime ?? null,
   }))
+  const open = all.filter(({ status }) => isOpen(status))
+  const found = open.length > 0 ? open : all
   return found.find(({ type }) => type === 'trainAgent') ?? found[0] ?? null
 }
 

@@ -1,5 +1,7 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client'
+import { defineSearchAttributeKey } from '@temporalio/common'
 import type { ActivityHeartbeat } from '../../contracts/waits.types.ts'
+import { workflowIds } from '../../contracts/workflow-ids.ts'
 import { IS_OPEN, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { decodePayload, messageOf } from '../decode-payload.ts'
 
@@ -273,15 +275,33 @@ async function listUnseen(
   most: number,
 ): Promise<EarlierWorkflow[]> {
   const found: EarlierWorkflow[] = []
+  if (most <= 0) return found
+  const above = await nameOfChildren(client, workflowId)
   // A quote would end the query's text.
-  if (most <= 0 || workflowId.includes("'")) return found
-  const query = `${IS_OPEN} AND WorkflowId STARTS_WITH '${workflowId}/'`
+  if (above.includes("'")) return found
+  const query = `${IS_OPEN} AND WorkflowId STARTS_WITH '${above}/'`
   for await (const info of client.workflow.list({ query, pageSize: 1_000 })) {
     if (seen.has(info.workflowId)) continue
     found.push({ workflowId: info.workflowId, sinceMs: info.startTime.getTime() })
     if (found.length === most) break
   }
   return found
+}
+
+const TRAIN_RUN = defineSearchAttributeKey('TrainRun', 'KEYWORD')
+
+/** Begins the ids of a root's children, which are named after its run. A root that a person started may have any id of its own. */
+async function nameOfChildren(client: Client, workflowId: string): Promise<string> {
+  try {
+    const { type, typedSearchAttributes, parentExecution } = await client.workflow.getHandle(workflowId).describe()
+    const run = typedSearchAttributes.get(TRAIN_RUN)
+    if (run === undefined || parentExecution !== undefined) return workflowId
+    if (type === 'trainAgent') return workflowIds.train(run)
+    return type === 'evaluate' ? workflowIds.evaluation(run) : workflowId
+  } catch (error) {
+    if (isNotFound(error)) return workflowId
+    throw error
+  }
 }
 
 /** Since when each workflow that was looked at is open, by id; null if it has closed. */
