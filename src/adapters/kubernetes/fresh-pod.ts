@@ -34,12 +34,16 @@ export async function inFreshPod<T>(
   const { cluster } = context
   const asked = await askedPod(context, input)
   const { name } = asked.metadata
+  let only: string | undefined
+  const onMade = ({ metadata }: Pod): void => {
+    only = metadata.uid
+  }
   try {
-    const pod = await context.starting.use(() => start(context, asked, signal), signal)
+    const pod = await context.starting.use(() => start(context, asked, onMade, signal), signal)
     return await work({ name, pod })
   } finally {
-    // What was found stays true. The reaper deletes what is left.
-    await deletePod(cluster, name).catch((error: unknown) =>
+    // What was found stays true. The reaper deletes what is left. A later attempt may have taken over the name.
+    await deletePod(cluster, name, { only }).catch((error: unknown) =>
       context.log('pod: not deleted', { pod: name, why: String(error) }),
     )
   }
@@ -75,7 +79,7 @@ async function askedPod(context: PodContext, { parts, holder, runMs }: FreshPodI
 }
 
 /** Nothing is kept between attempts, so the pod of an earlier one is deleted and never adopted. */
-async function start(context: PodContext, asked: Pod, signal: AbortSignal): Promise<Pod> {
+async function start(context: PodContext, asked: Pod, onMade: (pod: Pod) => void, signal: AbortSignal): Promise<Pod> {
   const { cluster } = context
   const { name } = asked.metadata
   await ensureNetworkPolicy(cluster)
@@ -85,6 +89,7 @@ async function start(context: PodContext, asked: Pod, signal: AbortSignal): Prom
     await deletePod(cluster, name)
     await sleep(LOOK_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
   }
+  onMade(made)
   const deviations = podDeviations(asked, made)
   if (deviations.length > 0) throw deviating('Sandbox.Unsafe', name, deviations)
   const image = asked.spec.containers[0]?.image ?? ''

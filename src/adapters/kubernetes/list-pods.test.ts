@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { LABELS, PROJECT } from '../docker/container/labels.ts'
 import { reapOrphaned } from '../docker/reaper/reap-orphaned.ts'
-import type { Cluster } from './cluster.ts'
-import { resourcesOfCluster } from './list-pods.ts'
+import { ClusterRefusal } from './cluster-errors.ts'
+import type { Cluster, ClusterRequest } from './cluster.ts'
+import { deletePod, resourcesOfCluster } from './list-pods.ts'
 import type { Pod, PodStatus } from './pod-spec.ts'
 
 const NOW = Date.parse('2026-11-25T12:00:00Z')
@@ -55,4 +56,19 @@ test('a pod that has ended is removed after its lease', async () => {
   const terminated = { exitCode: 137, reason: 'Error', finishedAt: new Date(NOW - 11 * MINUTE).toISOString() }
   const status: PodStatus = { phase: 'Failed', containerStatuses: [{ state: { terminated } }] }
   assert.deepEqual(await removed(podOf(29 * MINUTE, status)), ['lease-over'])
+})
+
+test('the pod of a later attempt, which has the name of the earlier one, stays when that one is deleted', async () => {
+  const asked: ClusterRequest[] = []
+  const cluster = {
+    pathOf: () => '/',
+    ask: async (request: ClusterRequest) => {
+      asked.push(request)
+      throw new ClusterRefusal(409, '{"reason":"Conflict"}')
+    },
+  } as unknown as Cluster
+  await deletePod(cluster, 'p', { only: 'uid-1' })
+  const [{ body } = { body: {} }] = asked
+  assert.deepEqual((body as { preconditions?: object }).preconditions, { uid: 'uid-1' })
+  await assert.rejects(deletePod(cluster, 'p'), ClusterRefusal)
 })

@@ -82,7 +82,7 @@ export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
     },
     async remove({ name }, signal) {
       try {
-        await deletePod(cluster, name, signal)
+        await deletePod(cluster, name, { signal })
         return 'removed'
       } catch (error) {
         signal.throwIfAborted()
@@ -92,10 +92,23 @@ export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
   }
 }
 
-/** Deletes a pod and, within a second, all of its processes. A pod that is gone counts as deleted. */
-export async function deletePod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<void> {
-  const body = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 1, propagationPolicy: 'Background' }
+/**
+ * Deletes a pod and, within a second, all of its processes. A pod that is gone counts as deleted.
+ * @param only its uid: another pod of the name stays. @default whichever pod has the name
+ */
+export async function deletePod(
+  cluster: Cluster,
+  name: string,
+  { signal, only }: { signal?: AbortSignal; only?: string | undefined } = {},
+): Promise<void> {
+  const body = {
+    kind: 'DeleteOptions',
+    apiVersion: 'v1',
+    gracePeriodSeconds: 1,
+    propagationPolicy: 'Background',
+    ...(only === undefined ? {} : { preconditions: { uid: only } }),
+  }
   const path = cluster.pathOf('pods', name)
   const asked = cluster.ask({ method: 'DELETE', path, body, ...(signal === undefined ? {} : { signal }) })
-  await unlessRefused([404], asked)
+  await unlessRefused(only === undefined ? [404] : [404, 409], asked)
 }

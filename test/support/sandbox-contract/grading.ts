@@ -69,6 +69,25 @@ export function describeGrading(makeFixture: MakeFixture): void {
       return { ...result, text: Buffer.from(result.log).toString() }
     }
 
+    // The story: a worker was cut off from the server. The next attempt took the place of its grader, and the end of the first attempt
+    // removed that of the second.
+    test('a grading that takes the place of an earlier attempt outlasts the end of that attempt', async () => {
+      const input = gradeInput({ evalScript: 'sleep 3; echo graded' })
+      const other = await fixture.anotherHost()
+      try {
+        const first = fixture.host.grade(input, never)
+        first.catch(() => undefined)
+        await untilTrue(async () => (await fixture.graders()).length === 1)
+        const { kind, log } = await other.grade(input, never)
+        assert.equal(kind, 'ran')
+        assert.match(Buffer.from(log).toString(), /^graded$/m)
+        await assert.rejects(first)
+        assert.deepEqual(await fixture.graders(), [])
+      } finally {
+        other.dispose()
+      }
+    })
+
     test('applies a patch, runs the evaluation in the repository and removes the container', async () => {
       const result = await grade()
       assert.equal(result.kind, 'ran')

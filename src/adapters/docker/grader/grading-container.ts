@@ -39,11 +39,14 @@ export async function answerOfContainer<T>(
     const name = spec.name ?? ''
     const mark = randomBytes(16).toString('hex')
     const streams: AnswerStream<T>[] = []
+    /** Its id, as soon as it has one: a later attempt at the same grading may take over its name. */
+    let own = name
     let watching = Promise.resolve()
     try {
       const { text, large } = await encodeGradeInput({ ...run, mark })
       const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
         const container = await createAnew(engine, spec)
+        own = container.id
         if (large.length > 0) await container.putArchive(await packFiles(large), { path: '/' })
         const stream = answerOn(await attach(container), text, run.read(mark))
         streams.push(stream)
@@ -77,7 +80,7 @@ export async function answerOfContainer<T>(
     } finally {
       for (const stream of streams) stream.close()
       context.watch.remove(name)
-      await removeContainer({ engine, name })
+      await removeContainer({ engine, name: own })
         .catch((error: unknown) => {
           context.log('grading: container not removed', {
             name,
