@@ -119,7 +119,10 @@ describe('the Compose file', { skip: withoutPython }, () => {
     const { command, volumes: mounts = [] } = services['policy-server'] as Service
     const state = command?.map((word) => /^--state=(.+)$/.exec(word)?.[1]).find((path) => path !== undefined)
     assert.ok(state !== undefined)
-    assert.ok(mounts.some(({ type, target }) => type === 'bind' && state.startsWith(`${target}/`)), state)
+    assert.ok(
+      mounts.some(({ type, target }) => type === 'bind' && state.startsWith(`${target}/`)),
+      state,
+    )
   })
 
   test('the policy server starts like the trainer’s package, at the address that workers have', async () => {

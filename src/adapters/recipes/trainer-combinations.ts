@@ -73,10 +73,10 @@ export function trainerShape({ trainer }: Settings): RecipeProblem[] {
 }
 
 /** Options that the launcher sets, and those with which it would not find its job again. */
-const OURS_IN_SLURM = [
-  ...['array', 'clusters', 'comment', 'dependency', 'job-name', 'nodes', 'ntasks-per-node', 'open-mode', 'output'],
-  ...['requeue', 'signal', 'test-only', 'time', 'wait'],
-]
+const OURS_IN_SLURM =
+  'array clusters comment dependency job-name nodes ntasks-per-node open-mode output requeue signal test-only time wait'.split(
+    ' ',
+  )
 
 /** The last of two equal options takes effect in Slurm. One line may hold several, in the short form too, and a long one may be shortened. */
 function isOursInSlurm(line: string): boolean {
