@@ -85,9 +85,9 @@ export class HandedGroups {
   }
 
   /** @returns null if every group that has arrived is counted; otherwise resolves once they are, in this workflow task */
-  counted(): Promise<void> | null {
+  counted(): Promise<boolean> | null {
     const isCounted = (): boolean => this.inPlaces <= this.#places.length
-    return isCounted() || !patched('handed-first') ? null : condition(isCounted)
+    return isCounted() || !patched('handed-first') ? null : condition(isCounted, '1 minute')
   }
 
   abandon(): void {

@@ -445,6 +445,21 @@ test('a task that has ended in an earlier part, which has not handed it on, is p
   assert.deepEqual(again, ['completed', 'completed'])
 })
 
+test('a group that is handed on is counted before the order to play its task again, which came with it', async () => {
+  const { driver } = await playWide({ tasks: 1, paused: true })
+  const part = { rollout: 'rollout', number: 2, handed: 2, slowest: [] }
+  const input = { ...ROLLOUT, groupSize: 1, maxReplacements: 0, tasks: 2, from: 2, part }
+  const next = driver.start('rollout', input, { workflowId: 'rollout/part/0002' })
+  await driver.advance(1_000)
+  const lost = { valid: 0, episodes: 1, infra: 1, resolved: 0, turns: 0, failure: 'Sandbox.Lost' }
+  next.signal('handed', { groups: [{ taskId: taskAt(1), ...lost }] })
+  next.signal('requeue', { id: 1, task: taskAt(1), replyTo: 'rollout' })
+  await driver.advance(1_000)
+  next.signal('handed', { groups: [{ taskId: taskAt(0), ...lost, valid: 1, infra: 0, resolved: 1, failure: null }] })
+  const counts = await next.result<RolloutCounts>()
+  assert.deepEqual([counts.groups, counts.resolved, counts.infra], [2, 2, 1])
+})
+
 /** Requeues the second task after its episode was lost, while all others play. */
 async function requeueLost(tasks: number) {
   let isDown = true
