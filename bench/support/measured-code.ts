@@ -137,18 +137,6 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:leaks -- --out bench/results/leaks.json',
     sources: [...RUN, 'test/support/leaks'],
   },
-  'learning-seed-1': {
-    command: 'npm run bench:learning',
-    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
-  },
-  'learning-seed-2': {
-    command: 'npm run bench:learning -- --seeds 2 --out bench/results/learning-seed-2.json',
-    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
-  },
-  'learning-seed-3': {
-    command: 'npm run bench:learning -- --seeds 3 --out bench/results/learning-seed-3.json',
-    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
-  },
   'learning-repair-seed-1': {
     command: 'npm run bench:learning -- --recipe repair --seeds 1 --out bench/results/learning-repair-seed-1.json',
     sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
@@ -161,7 +149,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:learning -- --recipe repair --seeds 3 --out bench/results/learning-repair-seed-3.json',
     sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
   },
-  learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  learning: {
+    command: 'npm run bench:learning -- --seeds 1,2,3 --out bench/results/learning.json',
+    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
+  },
   'learning-vllm': {
     command: 'npm run bench:learning -- --sampler vllm --seeds 1 --out bench/results/learning-vllm.json',
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies/demo-base', 'bench/support/live-sampler.ts'],
