@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { useEnvironment } from '../../../../test/support/environment.ts'
 import { HANG_MS } from '../../../../test/support/hang.ts'
 import { createDiskWatch, type DiskWatch } from './disk-watch.ts'
 import type { Engine } from '../engine/engine.ts'
@@ -136,7 +137,7 @@ test('a count that fails is repeated', async (t) => {
   await mkdir(programs)
   await mkdir(join(folder, 'uncounted'))
   const path = process.env['PATH'] ?? ''
-  t.after(() => (process.env['PATH'] = path))
+  useEnvironment(t)
   await writeFile(join(programs, 'du'), '#!/bin/sh\nexit 1\n', { mode: 0o755 })
   process.env['PATH'] = `${programs}:${path}`
   const { engine, killed } = engineOf({ uncounted: { limit: 1, UpperDir: join(folder, 'uncounted') } })
