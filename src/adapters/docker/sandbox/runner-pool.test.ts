@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { createEnginePulse } from '../engine/engine-errors.ts'
 import { type RunnerConnection, RunnerStreamBroken } from './runner-connection.ts'
-import { type RunnerAccess, createRunnerPool } from './runner-pool.ts'
+import { type RunnerAccess, type RunnerPool, createRunnerPool } from './runner-pool.ts'
 
 const never = new AbortController().signal
 const REPLY = { id: '', words: ['error', 'answered'], openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) }
@@ -70,25 +70,33 @@ function newWorld(connectMs = 0): World {
 /** Longer than the pool waits before it connects again. */
 const AGAIN_MS = 200
 
+/** Makes a request, aborts it after the wait, makes the next one, and waits until the first would have been sent again. */
+async function askAfterAborted(runners: RunnerPool, wait: () => Promise<unknown>) {
+  const stop = new AbortController()
+  const old = runners.request({ name: 'box', line: 'old', timeoutMs: 60_000, signal: stop.signal })
+  const stopped = assert.rejects(old, /stopped/)
+  await wait()
+  stop.abort(new Error('stopped'))
+  await stopped
+  const reply = runners.request({ name: 'box', line: 'next', timeoutMs: 60_000, signal: never })
+  await sleep(AGAIN_MS)
+  return { reply }
+}
+
 /** The story: an attempt is stopped in the middle of a command, and the next attempt on this worker asks the same sandbox. */
 test('an aborted request is not sent again, and the next request keeps its connection', async () => {
   const world = newWorld()
   const runners = createRunnerPool(world)
-  const stop = new AbortController()
-  const old = runners.request({ name: 'box', line: 'old', timeoutMs: 60_000, signal: stop.signal })
-  const stopped = assert.rejects(old, /stopped/)
-  while (world.asked.length < 1) await sleep(1)
-  stop.abort(new Error('stopped'))
-  await stopped
-  const next = runners.request({ name: 'box', line: 'next', timeoutMs: 60_000, signal: never })
-  await sleep(AGAIN_MS)
+  const next = await askAfterAborted(runners, async () => {
+    while (world.asked.length < 1) await sleep(1)
+  })
   assert.deepEqual(
     world.asked.map(({ line }) => line),
     ['old', 'next'],
   )
   assert.equal(world.opened.filter(({ isOpen }) => isOpen).length, 1)
   world.asked[1]?.answer()
-  assert.deepEqual((await next).words, REPLY.words)
+  assert.deepEqual((await next.reply).words, REPLY.words)
   runners.dispose()
 })
 
@@ -118,20 +126,13 @@ test('a renewal that is not answered in time leaves its sandbox alone', async ()
 test('a connection that is made too late for an aborted request is closed', async () => {
   const world = newWorld(50)
   const runners = createRunnerPool(world)
-  const stop = new AbortController()
-  const old = runners.request({ name: 'box', line: 'old', timeoutMs: 60_000, signal: stop.signal })
-  const stopped = assert.rejects(old, /stopped/)
-  await sleep(5)
-  stop.abort(new Error('stopped'))
-  await stopped
-  const next = runners.request({ name: 'box', line: 'next', timeoutMs: 60_000, signal: never })
-  await sleep(AGAIN_MS)
+  const next = await askAfterAborted(runners, () => sleep(5))
   assert.deepEqual(
     world.asked.map(({ line }) => line),
     ['next'],
   )
   assert.equal(world.opened.filter(({ isOpen }) => isOpen).length, 1)
   world.asked[0]?.answer()
-  await next
+  await next.reply
   runners.dispose()
 })
