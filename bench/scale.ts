@@ -3,13 +3,14 @@
  * scripted sandboxes and a scripted policy.
  *
  *   npm run bench:scale -- [--episodes 100,1000,10000] [--turns 60] [--group 10] [--turns-per-step 8] [--hosts 4] [--think 0]
- *                          [--kill-every 0] [--directory DIR] [--json] [--out FILE]
+ *                          [--kill-every 0] [--together] [--directory DIR] [--json] [--out FILE]
  *
  * All episodes of a size are open at once. Prints for each size: turns per second; CPU time per turn of control worker, hosts (which
  * write the records), server and database; memory and its growth; the slowest answer to the requests of a page; the histories'
  * lengths; and, on the same server just before, the leanest workflows with as many activities, alone and in the shape of a rollout.
  * Afterwards the ledger is counted: each episode and each turn once. `--kill-every S` kills the control worker, the hosts' process or
- * the server every S seconds. `--think MS` is the time of a sample.
+ * the server every S seconds. `--think MS` is the time of a sample. With `--together`, no first sample is answered before every episode
+ * waits for its own, so all of them are live at one time.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -46,6 +47,7 @@ const { values } = benchArguments({
     hosts: { type: 'string', default: '4' },
     think: { type: 'string', default: '0' },
     'kill-every': { type: 'string', default: '0' },
+    together: { type: 'boolean', default: false },
     directory: { type: 'string', default: tmpdir() },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
@@ -91,6 +93,7 @@ async function playSize(episodes: number): Promise<Row> {
     hosts: Number(values.hosts),
     thinkMs: Number(values.think),
     killEveryMs: killEvery === 0 ? null : killEvery * 1_000,
+    together: values.together ? episodes : 1,
     timeoutMs: TIMEOUT_MS,
     onProgress: progressPrinter(episodes),
   })
@@ -124,7 +127,9 @@ function describe(row: Row): string {
   const histories = Object.entries(row.histories).map(
     ([name, { events, bytes }]) => `${name} ${events} events ${bytes} B`,
   )
-  const slowest = Object.entries(row.slowestMs).map(([name, ms]) => `${name} ${ms.toFixed(0)} ms`)
+  const slowest = Object.entries(row.slowestMs).map(
+    ([name, ms]) => `${name} ${ms.toFixed(0)} ms (${(row.slowestAtS[name] ?? 0).toFixed(0)} s after the start)`,
+  )
   return [
     `${row.episodes} episodes of ${row.turns} turns, ${row.live} live at once, in ${row.wallS.toFixed(0)} s`,
     `  ${row.turnsPerS.toFixed(0)} turns/s, the leanest workflows ${row.probeTurnsPerS.toFixed(0)} alone, ${row.treeTurnsPerS.toFixed(0)} as a rollout: ${(row.turnsPerS / row.probeTurnsPerS).toFixed(2)} × and ${(row.turnsPerS / row.treeTurnsPerS).toFixed(2)} ×`,

@@ -47,6 +47,8 @@ export interface ScalePlayed {
   parts: Record<string, Metered>
   /** Slowest answer to each query of users, ms. */
   slowestMs: Record<string, number>
+  /** When each of them was asked, seconds after the start of the rollout. */
+  slowestAtS: Record<string, number>
   /** Histories of the rollout, of one of its groups and of one of its episodes. */
   histories: Record<string, { events: number; bytes: number }>
   kills: Record<string, number>
@@ -85,6 +87,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
       database: pids['postgres'] === undefined ? [] : familyOf(pids['postgres']),
     }
   })
+  await meter.look()
   const kills: Record<string, number> = {}
   const over = new AbortController()
   const killing = killNowAndThen({ input, own: hosts, kills, signal: over.signal })
@@ -92,7 +95,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
     const workflowId = workflowIds.rollout(workflowIds.train(shape.run), start.stage, 1)
     const began = performance.now()
     await client.workflow.start('rollout', { taskQueue: QUEUES.control, workflowId, args: [start] })
-    const slowestMs: Record<string, number> = {}
+    const slowest = new SlowestAnswers(began)
     let live = 0
     const ended = { yet: false }
     const result = patientResult(client, workflowId, began + timeoutMs).finally(() => {
@@ -102,7 +105,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
     while (!ended.yet && performance.now() < began + timeoutMs) {
       await Promise.race([result, sleep(LOOK_EVERY_MS)])
       await meter.look()
-      live = Math.max(live, await ask(client, workflowId, slowestMs, input.killEveryMs === null))
+      live = Math.max(live, await ask(client, workflowId, input.killEveryMs === null ? slowest : null))
       input.onProgress?.(`${((performance.now() - began) / 1000).toFixed(0)} s, ${live} live at most`)
     }
     if (!ended.yet) throw new Error(`Expected the rollout to end within ${timeoutMs / 1000} s`)
@@ -122,7 +125,9 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
       hostNames(input.hosts).map((host) => join(folder, 'sandboxes', host)),
     )
     const turns = shape.tasks * shape.groupSize * shape.turns
-    return { counts, audit, wallS, turnsPerS: turns / wallS, live, parts: meter.read(), slowestMs, histories, kills }
+    const { slowestMs, slowestAtS } = slowest
+    const costs = { parts: meter.read(), slowestMs, slowestAtS, histories }
+    return { counts, audit, wallS, turnsPerS: turns / wallS, live, ...costs, kills }
   } finally {
     over.abort()
     await killing.catch(() => undefined)
@@ -159,15 +164,29 @@ async function startHosts({
   return started
 }
 
+/** The slowest answer to each query. */
+class SlowestAnswers {
+  readonly slowestMs: Record<string, number> = {}
+  readonly slowestAtS: Record<string, number> = {}
+  readonly #began: number
+
+  constructor(began: number) {
+    this.#began = began
+  }
+
+  answered(name: string, asked: number): void {
+    const ms = performance.now() - asked
+    if (ms <= (this.slowestMs[name] ?? 0)) return
+    this.slowestMs[name] = ms
+    this.slowestAtS[name] = (asked - this.#began) / 1000
+  }
+}
+
 /**
- * Makes the queries of a run's page. While the server is being killed, answers are not timed. @returns the number of live episodes
+ * Makes the queries of a run's page. @param slowest null while the server is being killed: then no answer is timed, and none is
+ * required. @returns the number of live episodes
  */
-async function ask(
-  client: Client,
-  workflowId: string,
-  slowestMs: Record<string, number>,
-  isTimed: boolean,
-): Promise<number> {
+async function ask(client: Client, workflowId: string, slowest: SlowestAnswers | null): Promise<number> {
   const questions: Record<string, () => Promise<unknown>> = {
     progress: () => client.workflow.getHandle(workflowId).query('progress'),
     describe: () => client.workflow.getHandle(workflowId).describe(),
@@ -176,14 +195,14 @@ async function ask(
   }
   let live = 0
   for (const [name, question] of Object.entries(questions)) {
-    const began = performance.now()
+    const asked = performance.now()
     try {
       const answer = await question()
       if (name === 'count') live = (answer as { count: number }).count
     } catch (error) {
-      if (isTimed) throw error
+      if (slowest !== null) throw error
     }
-    if (isTimed) slowestMs[name] = Math.max(slowestMs[name] ?? 0, performance.now() - began)
+    slowest?.answered(name, asked)
   }
   return live
 }

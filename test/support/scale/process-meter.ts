@@ -10,7 +10,7 @@ interface Seen {
 }
 
 export interface Metered {
-  /** User and system time of all processes of this part, including children that ended. */
+  /** User and system time of all processes of this part since the first check, including children that ended. */
   cpuS: number
   /** Largest resident memory at one check. */
   peakMiB: number
@@ -20,7 +20,7 @@ export interface Metered {
 }
 
 interface Part {
-  /** CPU time of processes that are gone, s. */
+  /** CPU time of processes that are gone, s, less what all had used at the first check. */
   ended: number
   /** CPU time by process at the last check, s. */
   last: Map<number, number>
@@ -36,12 +36,14 @@ export function createProcessMeter(pids: () => Promise<Record<string, number[]>>
     async look(): Promise<void> {
       const atS = (performance.now() - startedMs) / 1000
       for (const [name, now] of Object.entries(await pids())) {
-        const part: Part = parts.get(name) ?? { ended: 0, last: new Map(), looks: [], replaced: false }
-        parts.set(name, part)
         const seen = now.flatMap((pid) => {
           const one = readProcess(pid)
           return one === null ? [] : [[pid, one] as const]
         })
+        // A server has played other sizes before this one.
+        const before = seen.reduce((sum, [, { cpuS }]) => sum + cpuS, 0)
+        const part: Part = parts.get(name) ?? { ended: -before, last: new Map(), looks: [], replaced: false }
+        parts.set(name, part)
         for (const [pid, cpuS] of part.last) {
           if (seen.some(([other]) => other === pid)) continue
           part.ended += cpuS
