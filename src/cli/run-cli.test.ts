@@ -585,6 +585,15 @@ test('a threshold reads the bound, not the mean', () => {
   assert.equal(judgeThreshold(parseThreshold('pass@1.upper >= .45'), score).met, true)
 })
 
+test('a bound that is just missed is shown with as many decimals as tell it from the threshold', () => {
+  const verdictOf = (low: number): string =>
+    judgeThreshold(parseThreshold('pass@1.lower>=0.35'), { mean: 0.5, low, high: 0.6, source: 'exact' }).verdict
+  assert.match(verdictOf(0.34996), /missed: pass@1\.lower 0\.34996 < 0\.35 /)
+  assert.match(verdictOf(0.35 - 1e-15), /missed: pass@1\.lower 0\.349999999999999 < 0\.35 /)
+  assert.match(verdictOf(0.35), /met: pass@1\.lower 0\.350 ≥ 0\.35 /)
+  assert.match(verdictOf(0.35004), /met: pass@1\.lower 0\.350 ≥ 0\.35 /)
+})
+
 test('arguments and files are refused before a server, an engine or a Python is asked, and nothing is made', async (t) => {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   t.after(() => rm(home, { recursive: true }))

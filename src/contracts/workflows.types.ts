@@ -387,6 +387,8 @@ export interface PromptGroupInput {
   taskId: string
   groupSize: number
   maxReplacements: number
+  /** Heartbeat timeout of the steps of its episodes, s. @default that of the preset */
+  stepHeartbeatS?: number
 }
 
 export interface PromptGroupResult {
@@ -409,6 +411,12 @@ export interface EpisodeInput {
   suite: string
   taskId: string
   index: number
+}
+
+/** An episode with what else its workflow is told. */
+export interface EpisodeOrder extends EpisodeInput {
+  /** As for its group. */
+  stepHeartbeatS?: number
 }
 
 export interface EpisodeResult {

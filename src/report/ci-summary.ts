@@ -1,7 +1,7 @@
 /** Renders what a CI job shows: a Markdown page and a few annotations. All untrusted text is escaped here. */
+import { showMean } from '../domain/statistics/show-mean.ts'
 import type { EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { ComparedTask } from '../domain/statistics/comparison.ts'
-import { showMean } from './means.ts'
 import { commandMessage, commandProperty, markdownText } from '../domain/hostile-text.ts'
 
 /** Result of a requested rule, as text with its numbers; `unknown` if the data do not suffice. */

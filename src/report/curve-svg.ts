@@ -1,5 +1,6 @@
+import { showMean } from '../domain/statistics/show-mean.ts'
 import { escapeHtml } from './html-page.ts'
-import { requireMean, showMean } from './means.ts'
+import { requireMean } from './means.ts'
 import type { CurvePoint } from './report-data.ts'
 
 const SIZE = { width: 760, height: 330 }

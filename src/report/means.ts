@@ -1,4 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
+import { showMean } from '../domain/statistics/show-mean.ts'
 import type { PairedScore } from './report-data.ts'
 
 /** A mean with the numbers that must accompany it. */
@@ -33,15 +34,9 @@ export function requireMean(what: string, value: Partial<ReportedMean>): Reporte
   return { mean: mean as number, sem: sem as number, tasks: tasks as number, attempts: attempts as number }
 }
 
-/** `0.484 ± 0.044`; one task has no standard error. */
-export function showMean({ mean, sem, tasks }: Omit<ReportedMean, 'attempts'>): string {
-  return tasks < 2 ? `${mean.toFixed(3)} (one task: no SEM)` : `${mean.toFixed(3)} ± ${sem.toFixed(3)}`
-}
-
 /** A mean over tasks, such as turns. @param digits after the decimal point @throws LonghaulError `Report.Incomplete` */
 export function showTaskMean(what: string, value: { mean: number; sem: number; tasks: number }, digits = 3): string {
-  const { mean, sem, tasks } = requireMean(what, { ...value, attempts: 1 })
-  return tasks < 2 ? `${mean.toFixed(digits)} (one task: no SEM)` : `${mean.toFixed(digits)} ± ${sem.toFixed(digits)}`
+  return showMean(requireMean(what, { ...value, attempts: 1 }), digits)
 }
 
 export function showSigned(value: number, digits = 3): string {

@@ -1,7 +1,8 @@
 /** Tables of a report, with plain text cells; `text-report` aligns them, `html-report` escapes them. */
+import { showMean } from '../domain/statistics/show-mean.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
-import { judgeGain, formatGain, type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
+import { judgeGain, formatGain, type ReportedMean, requireMean, showInterval, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 
 export interface Table {

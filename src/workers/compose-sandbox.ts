@@ -11,6 +11,7 @@ import { createRecipeReader, createSuiteReader, createTaskReader } from '../acti
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
 import { createAdmission, type Admission } from '../adapters/docker/sandbox/admission.ts'
 import { resourcesOfCluster } from '../adapters/kubernetes/list-pods.ts'
+import { LONGEST_STEP_SILENCE_S } from '../contracts/step-heartbeat.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, chatClientsOf, policyClientsOf, type Interposers, requireNamespaceId } from './connect.ts'
@@ -143,6 +144,8 @@ export function ownSandboxesWorker(
   return {
     taskQueue: hostQueue,
     maxConcurrentActivityTaskExecutions: MAX_HELD,
+    // The SDK's own limit of one minute would send more than the timeout of a step asks for.
+    maxHeartbeatThrottleInterval: LONGEST_STEP_SILENCE_S * 1_000,
     // Each host has few pollers, because a cluster has many hosts and the server limits long polls.
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({

@@ -116,7 +116,7 @@ test('a late claim of an earlier request by the same execution stops nothing', a
 
 test('a turn took as long as the answered request, however long policy server and store were unavailable', async () => {
   const { store, host, episode, at } = await openEpisode('took')
-  const policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 })
+  const policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0 })
   const slow: PolicyClient = {
     ...policy,
     sample: async (...asked) => ({ ...(await policy.sample(...asked)), tookMs: 7_000_000 }),
@@ -197,7 +197,7 @@ function hostOf(
   store: ArtifactStore,
   sandbox: SandboxHost,
   {
-    policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0, together: 1 }),
+    policy = createScriptedPolicy({ turns: TURNS, thinkMs: 0 }),
     leaseMs = 60_000,
   }: { policy?: PolicyClient; leaseMs?: number } = {},
 ) {

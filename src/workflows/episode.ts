@@ -14,7 +14,7 @@ import { assertNever } from '../contracts/errors.ts'
 import type { Disposition } from '../contracts/episodes.types.ts'
 import type { FailureCode } from '../contracts/failure-codes.ts'
 import type { SandboxHandle } from '../contracts/sandbox.types.ts'
-import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
+import type { EpisodeInput, EpisodeOrder, EpisodeResult } from '../contracts/workflows.types.ts'
 import { type AfterLoss, judgeLosses, mayBeOwnDoing } from '../domain/failure-answers.ts'
 import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
 import { decideAfter, failRun } from './failures.ts'
@@ -23,6 +23,10 @@ import { receiveSignal } from './receive-signal.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { outcomeAttributes } from './search-attributes.ts'
 import { endsInItsBuild } from './versioning.ts'
+
+interface Steering extends RunControl {
+  stepHeartbeatS: number | undefined
+}
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
@@ -41,9 +45,9 @@ type Played =
  * its sandbox gets a second one, and fails if it ends that too. A hard pause of the run holds the episode before its next step; a
  * drained host hands it to another one. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
-export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
+export async function episode({ stepHeartbeatS, ...input }: EpisodeOrder): Promise<EpisodeResult> {
   try {
-    const result = await playAndGrade(input)
+    const result = await playAndGrade(input, stepHeartbeatS)
     upsertSearchAttributes(outcomeAttributes(result))
     setCurrentDetails(`**${result.disposition}** · ${result.verdict ?? 'not graded'} · ${result.turns} turns`)
     return result
@@ -60,9 +64,9 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
 // An episode lasts hours and not days, so it ends in the build that began it, whatever a newer build changes.
 setWorkflowOptions(endsInItsBuild, episode)
 
-async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
+async function playAndGrade(input: EpisodeInput, stepHeartbeatS: number | undefined): Promise<EpisodeResult> {
   const losses: FailureCode[] = []
-  const steering: RunControl = { paused: false, stopAfterIteration: null }
+  const steering: Steering = { paused: false, stopAfterIteration: null, stepHeartbeatS }
   receiveSignal(controlSignal, (next) => {
     Object.assign(steering, next)
   })
@@ -100,7 +104,7 @@ function judge(losses: readonly FailureCode[]): AfterLoss {
 }
 
 /** Runs one placement. Returns how the episode ended, or that the sandbox was lost; every other failure is thrown. */
-async function playInSandbox(input: EpisodeInput, number: number, steering: RunControl): Promise<Played> {
+async function playInSandbox(input: EpisodeInput, number: number, steering: Steering): Promise<Played> {
   let sandbox: SandboxHandle | null = null
   try {
     const opened = requireResult('openSandbox', await openSandbox(input, number))
@@ -145,15 +149,17 @@ async function advanceToEnd(
   input: EpisodeInput,
   sandbox: SandboxHandle,
   number: number,
-  steering: RunControl,
+  steering: Steering,
 ): Promise<Disposition | 'held' | 'moving'> {
   const host = hostActivities(sandbox.hostQueue)
+  const { stepHeartbeatS } = steering
+  const patience = stepHeartbeatS === undefined ? {} : { heartbeatTimeout: `${stepHeartbeatS}s` as const }
   let progress: EpisodeProgress = { turns: 0, disposition: null }
   for (let step = 1; progress.disposition === null; step++) {
     // An idle sandbox ends itself ten minutes after its last request, so one that is held for longer is closed before.
     if (steering.paused && !(await condition(() => !steering.paused, '5 minutes'))) return 'held'
     const advanced = await host.advanceEpisode.executeWithOptions(
-      { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
+      { ...patience, summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
       [{ ...input, sandbox, step, placement: number }],
     )
     progress = requireResult('advanceEpisode', advanced)

@@ -9,6 +9,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
+import { showMean } from '../domain/statistics/show-mean.ts'
 import { evaluationName, evaluationOf, stageOf, UNNAMED_EVALUATION } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
@@ -156,7 +157,7 @@ class Scoring {
     const { score: result, evaluation } = requireResult('summarizeEvaluation', summary)
     upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
     say(
-      `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
+      `pass@1 **${showMean({ ...result, mean: result.passAt1 })}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
     )
     log.info('evaluation done', { name, passAt1: result.passAt1, sem: result.sem, tasks: result.tasks })
     return { ...result, run, evaluation }

@@ -9,6 +9,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
+import { showMean } from '../domain/statistics/show-mean.ts'
 import type { ClosedGrading } from '../contracts/activities.types.ts'
 import { isFailureCode } from '../contracts/failure-codes.ts'
 import type { GradingScore, ShortVerdict } from '../contracts/grading.types.ts'
@@ -227,5 +228,5 @@ function describeScore(score: GradingScore | null): string {
   if (score === null) return '–'
   const { mean, sem, interval, tasks } = score
   const bounds = interval === null ? '' : `, 95 % ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}`
-  return `**${mean.toFixed(3)} ± ${sem.toFixed(3)}** (n = ${tasks}${bounds})`
+  return `**${showMean({ mean, sem, tasks })}** (n = ${tasks}${bounds})`
 }

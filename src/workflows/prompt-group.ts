@@ -88,7 +88,7 @@ function isValid(result: EpisodeResult): boolean {
 }
 
 async function playEpisode(input: PromptGroupInput, index: number, steering: RunControl): Promise<EpisodeResult> {
-  const { run, stage, iteration, policy, suite, taskId } = input
+  const { run, stage, iteration, policy, suite, taskId, stepHeartbeatS } = input
   const args = { run, stage, iteration, policy, suite, taskId, index }
   const workflowId = workflowIds.episode(workflowInfo().workflowId, index)
   try {
@@ -96,7 +96,7 @@ async function playEpisode(input: PromptGroupInput, index: number, steering: Run
       episode,
       {
         workflowId,
-        args: [args],
+        args: [{ ...args, ...(stepHeartbeatS === undefined ? {} : { stepHeartbeatS }) }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         typedSearchAttributes: episodeAttributes(args),
         staticSummary: `${taskId} · ${policy} · episode ${index}`,

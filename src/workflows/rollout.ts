@@ -9,6 +9,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import { isFailureCode } from '../contracts/failure-codes.ts'
+import { stepHeartbeatSeconds } from '../contracts/step-heartbeat.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
@@ -136,13 +137,17 @@ class Rollout {
 
   async playAll(): Promise<void> {
     await runConcurrently({
-      concurrency: () => Math.max(1, this.#steering.concurrency ?? this.#input.maxOpenGroups),
+      concurrency: () => this.#concurrency(),
       onFailure: 'cancel',
       onStart: (widen) => {
         this.#widen = widen
       },
       runNext: () => this.#playNext(),
     })
+  }
+
+  #concurrency(): number {
+    return Math.max(1, this.#steering.concurrency ?? this.#input.maxOpenGroups)
   }
 
   /** An execution that was reset may have left a next part, which this execution does not need. */
@@ -357,11 +362,13 @@ class Rollout {
     const { run, stage, iteration, suite, groupSize, maxReplacements } = this.#input
     const policy = this.#input.policy.version
     const workflowId = workflowIds.group(this.#id, taskId)
+    const stepHeartbeatS = stepHeartbeatSeconds(Math.min(this.#concurrency(), this.#input.tasks) * groupSize)
+    const silence = stepHeartbeatS === undefined ? {} : { stepHeartbeatS }
     return runChild(
       promptGroup,
       {
         workflowId,
-        args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
+        args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements, ...silence }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         priority: BEHIND_STEERING,
         typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),

@@ -6,6 +6,7 @@ import {
   patched,
   workflowInfo,
 } from '@temporalio/workflow'
+import { showMean } from '../domain/statistics/show-mean.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { evaluatedAfter, evaluationName, evaluationOf } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
@@ -343,7 +344,7 @@ class TrainingRun {
   #details(run: string | null): string[] {
     const rows = this.#scores.map(
       ({ name, policy, passAt1, sem, tasks, attempts }) =>
-        `| ${name} | ${policy} | ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} | ${tasks} | ${attempts} |`,
+        `| ${name} | ${policy} | ${showMean({ mean: passAt1, sem, tasks })} | ${tasks} | ${attempts} |`,
     )
     return [
       run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${run}\``,

@@ -12,6 +12,7 @@ import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grading.ts'
 import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.ts'
 import { MOST_S } from '../../src/adapters/recipes/combination.ts'
 import { QUEUE_MS } from '../../src/adapters/trainer-job/job/follow-attempt.ts'
+import { LONGEST_STEP_SILENCE_S, stepHeartbeatSeconds } from '../../src/contracts/step-heartbeat.ts'
 import * as presets from '../../src/workflows/activity-presets.ts'
 import { readWorkerEnvironment } from '../../src/workers/worker-environment.ts'
 
@@ -227,6 +228,9 @@ test('attempts and back-off cover two weeks of waiting for an operator of the po
 test('a lease is longer than the time between two heartbeats of a sandbox', () => {
   const { leaseMs } = readWorkerEnvironment({ LONGHAUL_ARTIFACTS: '/a', LONGHAUL_CACHE: '/c' })
   const { scheduleToStartTimeout, heartbeatTimeout, retry } = presets.HOST
-  const betweenMs = ms(scheduleToStartTimeout) + ms(heartbeatTimeout) + ms(retry.maximumInterval)
+  // The first number of episodes with a timeout of its own has the next longer one.
+  assert.equal(ms(heartbeatTimeout), ((stepHeartbeatSeconds(350) ?? 0) - 1) * 1_000)
+  const silenceMs = LONGEST_STEP_SILENCE_S * 1_000
+  const betweenMs = ms(scheduleToStartTimeout) + silenceMs + ms(retry.maximumInterval)
   assert.ok(leaseMs > leaseMs / 3 + betweenMs, `${leaseMs} ms`)
 })

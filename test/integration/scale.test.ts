@@ -31,7 +31,7 @@ describe('many live episodes', () => {
 
   test('each episode and turn counts once although worker, hosts and server are killed in turn', async () => {
     const shape = { run: 'killed', tasks: 4, groupSize: 10, turns: 16 }
-    const { audit, counts, kills } = await play(shape, { thinkMs: 400, killEveryMs: 1_000, hosts: 2 })
+    const { audit, counts, kills } = await play(shape, { thinkMs: 400, killEveryMs: 1_000, hosts: 2, together: 40 })
     assert.ok(Object.keys(kills).length === 3, `killed: ${JSON.stringify(kills)}`)
     // A host that a busy machine starts again after more than two minutes has lost its sandboxes: their turns are replayed elsewhere.
     const { replayed: _replayed, ...held } = audit

@@ -325,6 +325,19 @@ test('an evaluation started alone plays additional suites, and returns the score
   assert.equal(driver.callsOf('publishPolicy').length, 1)
 })
 
+test('the details show a score of one task without an error bar', async () => {
+  const detailsOf = async (tasks: number): Promise<string> => {
+    const driver = await createWorkflowDriver({ activities: scriptedPipeline({ tasks, steps: 1 }) })
+    const job = driver.start('evaluate', { recipe: 'mini' }, { workflowId: `of-${tasks}` })
+    await driver.runUntil(() => driver.callsOf('writeReport').length === 1)
+    const details = await job.currentDetails()
+    await job.result()
+    return details
+  }
+  assert.match(await detailsOf(1), /pass@1 \*\*0\.500 \(one task: no SEM\)\*\* \(n = 1,/)
+  assert.match(await detailsOf(3), /pass@1 \*\*0\.500 ± 0\.100\*\* \(n = 3,/)
+})
+
 test('an evaluation started alone has the name of its recipe, and its children are below it', async () => {
   const driver = await createWorkflowDriver({
     activities: scriptedPipeline({ plan: { ...PLAN, evaluation: 'mini', suites: ['may'] }, tasks: 1, steps: 1 }),

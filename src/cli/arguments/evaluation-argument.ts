@@ -90,6 +90,15 @@ export function judgeThreshold(
 ): { met: boolean; verdict: string } {
   const value = bound === 'lower' ? low : high
   const met = value >= atLeast
-  const verdict = `threshold ${met ? 'met' : 'missed'}: pass@1.${bound} ${value.toFixed(3)} ${met ? '≥' : '<'} ${atLeast} (mean ${mean.toFixed(3)}, 95 % interval ${low.toFixed(3)} to ${high.toFixed(3)}, ${source})`
+  const verdict = `threshold ${met ? 'met' : 'missed'}: pass@1.${bound} ${showBeside(value, atLeast)} ${met ? '≥' : '<'} ${atLeast} (mean ${mean.toFixed(3)}, 95 % interval ${low.toFixed(3)} to ${high.toFixed(3)}, ${source})`
   return { met, verdict }
+}
+
+/** With three decimals, or as many as it takes to show on which side of the limit the value lies. */
+function showBeside(value: number, limit: number): string {
+  for (let digits = 3; digits < 16; digits++) {
+    const shown = value.toFixed(digits)
+    if (Number(shown) >= limit === value >= limit) return shown
+  }
+  return String(value)
 }

@@ -1,3 +1,4 @@
+import { showMean } from '../../domain/statistics/show-mean.ts'
 import {
   cancelRun,
   findBlockers,
@@ -21,7 +22,6 @@ import {
   type ProgressEvent,
   type ProgressFacts,
 } from '../output/live-progress.ts'
-import { showMean } from '../../report/means.ts'
 import { uiLink } from '../local-stack.ts'
 
 /** A second Ctrl-C within this time cancels the run. */

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
+import { showMean } from '../../domain/statistics/show-mean.ts'
 import { startTraining } from '../../client/index.ts'
 import type { StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
-import { showMean } from '../../report/means.ts'
 import { renderTextReport } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'

@@ -1,3 +1,4 @@
+import { showMean } from '../../domain/statistics/show-mean.ts'
 import type {
   FoundRun,
   ListedRun,
@@ -9,7 +10,6 @@ import type {
 } from '../../client/index.ts'
 import type { EvaluateResult, StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { describeScore } from '../commands/train.ts'
-import { showMean } from '../../report/means.ts'
 import { uiLink } from '../local-stack.ts'
 import { describeFailure } from './console.ts'
 

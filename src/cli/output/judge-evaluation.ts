@@ -1,4 +1,5 @@
 import { appendFile } from 'node:fs/promises'
+import { showMean } from '../../domain/statistics/show-mean.ts'
 import { requireWritable, writeResult } from './require-writable.ts'
 import { type LonghaulConnection, type RunOutcome, readEvaluation } from '../../client/index.ts'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
@@ -21,7 +22,7 @@ import { type RuleFinding, compareAndJudge } from './compare-evaluations.ts'
 import { type Console, describeFailure } from './console.ts'
 import { EXIT, type ExitCode, combineExitCodes, describeExit } from './exit-codes.ts'
 import { contaminationLine } from '../../report/evaluation-tables.ts'
-import { showMean, showTaskMean } from '../../report/means.ts'
+import { showTaskMean } from '../../report/means.ts'
 import { formatOrigin } from '../../report/suite-table.ts'
 
 /** Options for rules about an evaluation, and for the files that are written about it. */

@@ -92,11 +92,23 @@ test('an engine that is silent for 40 s during a command is a blocker with its c
   )
 })
 
-test('names a worker whose heartbeat is missing for three quarters of its timeout', () => {
-  const silent = { lastHeartbeatMs: before(50), heartbeatTimeoutMs: 60_000 }
-  const finding = judge(silent)
-  assert.equal(finding?.on.kind, 'worker')
-  assert.match(finding?.error?.message ?? '', /12@host-1 has sent no heartbeat since 2026-11-21T11:59:10/)
+test('names a worker whose heartbeat is missing for nine tenths of its timeout, also where a step has a long one', () => {
+  for (const [timeoutS, quietS, silentS] of [
+    [20, 17, 31],
+    [60, 50, 55],
+    [120, 100, 110],
+  ] as const) {
+    const after = (seconds: number) =>
+      judge({ startedMs: before(300), lastHeartbeatMs: before(seconds), heartbeatTimeoutMs: timeoutS * 1_000 })
+    assert.equal(after(quietS), null, `${timeoutS} s`)
+    const finding = after(silentS)
+    assert.equal(finding?.on.kind, 'worker')
+    const since = new Date(before(silentS)).toISOString()
+    assert.match(finding?.error?.message ?? '', new RegExp(`12@host-1 has sent no heartbeat since ${since}`))
+    assert.equal(finding?.toDo, undefined, 'nothing was lengthened by a person')
+  }
+  const graded = judge({ activity: 'gradeSubmission', heartbeatTimeoutMs: 60_000, lastHeartbeatMs: before(40) })
+  assert.match(graded?.toDo ?? '', /--heartbeat-timeout 30s$/)
 })
 
 test('names a queue without a poller, with its last worker', () => {

@@ -1,4 +1,5 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
+import { LONGEST_STEP_SILENCE_S } from '../../contracts/step-heartbeat.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { ListedHost } from '../hosts.ts'
 import {
@@ -45,10 +46,11 @@ export interface Clock {
   longerThanMs: number
 }
 
-/** A heartbeat is due at least every third of its timeout: two were missed. */
-const SILENT_SHARE = 0.75
-/** The longest heartbeat timeout that a workflow asks for. */
+/** The SDK sends a heartbeat every 0.8 of the timeout. */
+const SILENT_SHARE = 0.9
+/** The longest heartbeat timeout that a workflow asks for, but for the steps of many episodes. */
 const LONGEST_SILENCE_MS = 30_000
+const STEP = 'advanceEpisode'
 
 /** What blocks an activity; null where it makes progress, or has not waited for long enough. */
 export function judgeActivity(activity: PendingActivity, queue: QueueState | null, clock: Clock): Finding | null {
@@ -156,7 +158,8 @@ function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
   const isOwnWord = lastHeartbeatMs !== null && lastHeartbeatMs >= startedMs
   const lastWordMs = isOwnWord ? lastHeartbeatMs : startedMs
   // An operator can lengthen or remove it, and then the server gives the attempt up after hours or days.
-  const isPatient = heartbeatTimeoutMs === null || heartbeatTimeoutMs > LONGEST_SILENCE_MS
+  const longestMs = activity.activity === STEP ? LONGEST_STEP_SILENCE_S * 1_000 : LONGEST_SILENCE_MS
+  const isPatient = heartbeatTimeoutMs === null || heartbeatTimeoutMs > longestMs
   const silenceMs = isPatient ? LONGEST_SILENCE_MS : heartbeatTimeoutMs
   if (clock.nowMs - lastWordMs > SILENT_SHARE * silenceMs) {
     const worker = activity.worker ?? 'its worker'

@@ -1,13 +1,13 @@
 /**
- * Sandbox hosts of a measurement, several in one process: the production's activities and worker settings with scripted sandboxes and
- * a scripted policy. Runs until SIGTERM.
+ * A sandbox host of a measurement: the production's activities and worker settings with scripted sandboxes and a scripted policy. Runs
+ * until SIGTERM.
  *
- *   node test/support/scale/host-process.ts '{"hosts":["h1"],"folder":"/…","turns":60,"thinkMs":0,"together":1}'
+ *   node test/support/scale/host-process.ts '{"host":"h1","folder":"/…","turns":60,"thinkMs":0,"together":1}'
  *
  * All other settings come from a worker's environment.
  */
 import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { DefaultLogger, NativeConnection, Runtime, type Worker } from '@temporalio/worker'
 import { createHostDoor } from '../../../src/activities/runtime/host-door.ts'
 import { createPlanReader } from '../../../src/activities/grading/stored-plan.ts'
@@ -18,20 +18,22 @@ import {
 } from '../../../src/activities/runtime/stored-records.ts'
 import { openArtifactStore } from '../../../src/adapters/artifacts/open-store.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
-import type { SandboxActivities } from '../../../src/contracts/activities.types.ts'
 import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
 import { ownSandboxesWorker } from '../../../src/workers/compose-sandbox.ts'
 import { PASS_THROUGH } from '../../../src/workers/connect.ts'
 import { createWorkers } from '../../../src/workers/run-worker.ts'
 import { createSandboxActivities } from '../../../src/workers/sandbox-activities.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from '../../../src/workers/worker-environment.ts'
+import { createCommonStart } from './common-start.ts'
 import { createScriptedPolicy, type ScriptedPolicyOptions } from './scripted-policy.ts'
 import { createScriptedSandboxes } from './scripted-sandboxes.ts'
 
-export interface HostProcessInput extends ScriptedPolicyOptions {
-  hosts: string[]
+export interface HostProcessInput extends Omit<ScriptedPolicyOptions, 'start'> {
+  host: string
   /** Contains a folder for each host, with the host's name. */
   folder: string
+  /** No episode of any host continues before this many wait for their first sample. */
+  together: number
 }
 
 /** As in production. */
@@ -47,19 +49,11 @@ async function main(input: HostProcessInput): Promise<void> {
   const { temporal } = environment
   const connection = await NativeConnection.connect({ address: temporal.address, ...temporal.credentials })
   const store = await openArtifactStore({ location: environment.artifacts, check: false, weights: environment.weights })
-  const hosts = input.hosts.map((host) => hostOf({ host, input, store, environment }))
-  let opened = 0
-  const [first] = hosts
-  if (first === undefined) throw new Error('Expected a host')
-  // A process has one worker per queue, so its hosts take placements in turn.
-  const openSandbox: SandboxActivities['openSandbox'] = (given) => {
-    const { activities } = hosts[opened++ % hosts.length] ?? first
-    return activities.openSandbox(given)
-  }
+  const { activities, own } = hostOf({ input, store, environment })
   const workers = await createWorkers(connection, temporal, [
-    { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: OPENING, activities: { openSandbox } },
-    { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: GRADING, activities: first.activities },
-    ...hosts.map(({ own }) => own),
+    { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: OPENING, activities },
+    { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: GRADING, activities },
+    own,
   ])
   const stopAll = (): void => {
     for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown()
@@ -68,7 +62,8 @@ async function main(input: HostProcessInput): Promise<void> {
   await connection.close()
 }
 
-function hostOf({ host, input, store, environment }: HostInput) {
+function hostOf({ input, store, environment }: HostInput) {
+  const { host, together, turns, thinkMs } = input
   const hostQueue = QUEUES.sandboxHost(host, 'scale')
   const folder = join(input.folder, host)
   mkdirSync(folder, { recursive: true })
@@ -89,13 +84,13 @@ function hostOf({ host, input, store, environment }: HostInput) {
     verifyImage: never,
     finder: { here: never, elsewhere: never } as never,
   })
-  const policy = createScriptedPolicy(input)
+  const start = createCommonStart({ folder: dirname(input.folder), name: host, together })
+  const policy = createScriptedPolicy({ turns, thinkMs, ...(together > 1 ? { start } : {}) })
   const between = { ...PASS_THROUGH, policy: () => policy }
   return { activities, own: ownSandboxesWorker({ hostQueue, shared, door, look: never }, environment, between) }
 }
 
 interface HostInput {
-  host: string
   input: HostProcessInput
   store: ArtifactStore
   environment: WorkerEnvironment

@@ -29,7 +29,7 @@ export interface PlayScaleInput {
   thinkMs: number
   /** No episode continues before this many are open. @default 1 */
   together?: number
-  /** Interval of kills of a worker, the hosts' process or the server. Only kills if turns were played since the last kill; null: no
+  /** Interval of kills of the control worker, a host or the server in turn. Only kills if turns were played since the last kill; null: no
    *  kills. */
   killEveryMs: number | null
   timeoutMs: number
@@ -82,7 +82,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
     const one = (pid: number | null | undefined): number[] => (pid === null || pid === undefined ? [] : [pid])
     return {
       control: one(pids['worker-control']),
-      hosts: one(hosts.pid),
+      hosts: hosts.flatMap(({ pid }) => one(pid)),
       server: one(pids['temporal']),
       database: pids['postgres'] === undefined ? [] : familyOf(pids['postgres']),
     }
@@ -90,7 +90,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
   await meter.look()
   const kills: Record<string, number> = {}
   const over = new AbortController()
-  const killing = killNowAndThen({ input, own: hosts, kills, signal: over.signal })
+  const killing = killNowAndThen({ input, hosts, kills, signal: over.signal })
   try {
     const workflowId = workflowIds.rollout(workflowIds.train(shape.run), start.stage, 1)
     const began = performance.now()
@@ -131,7 +131,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
   } finally {
     over.abort()
     await killing.catch(() => undefined)
-    await hosts.stop()
+    await Promise.all(hosts.map((host) => host.stop()))
     await connection.close()
   }
 }
@@ -140,7 +140,7 @@ function hostNames(hosts: number): string[] {
   return Array.from({ length: hosts }, (_, index) => `scale-${index}`)
 }
 
-/** Starts one process; the stack has the control worker. */
+/** Starts a process for each host; the stack has the control worker. */
 async function startHosts({
   stack,
   folder,
@@ -148,20 +148,22 @@ async function startHosts({
   hosts,
   thinkMs,
   together = 1,
-}: PlayScaleInput): Promise<ManagedProcess> {
+}: PlayScaleInput): Promise<ManagedProcess[]> {
   const sandboxes = join(folder, 'sandboxes')
   await mkdir(sandboxes, { recursive: true })
-  const input: HostProcessInput = { hosts: hostNames(hosts), folder: sandboxes, turns: shape.turns, thinkMs, together }
-  const started = new ManagedProcess({
-    name: 'hosts',
-    command: process.execPath,
-    args: ['test/support/scale/host-process.ts', JSON.stringify(input)],
-    env: { ...stack.environment, LONGHAUL_POLICY_URL: NO_SERVER, NODE_NO_WARNINGS: '1' },
-    log: join(folder, 'hosts.log'),
-    cwd: packageFile('.'),
+  return hostNames(hosts).map((host) => {
+    const input: HostProcessInput = { host, folder: sandboxes, turns: shape.turns, thinkMs, together }
+    const started = new ManagedProcess({
+      name: host,
+      command: process.execPath,
+      args: ['test/support/scale/host-process.ts', JSON.stringify(input)],
+      env: { ...stack.environment, LONGHAUL_POLICY_URL: NO_SERVER, NODE_NO_WARNINGS: '1' },
+      log: join(folder, `${host}.log`),
+      cwd: packageFile('.'),
+    })
+    started.start()
+    return started
   })
-  started.start()
-  return started
 }
 
 /** The slowest answer to each query. */
@@ -229,19 +231,20 @@ async function patientResult(client: Client, workflowId: string, untilMs: number
 }
 
 async function killNowAndThen({
-  input: { killEveryMs, stack, folder, hosts },
-  own,
+  input: { killEveryMs, stack, folder },
+  hosts,
   kills,
   signal,
 }: {
   input: PlayScaleInput
-  own: ManagedProcess
+  hosts: readonly ManagedProcess[]
   kills: Record<string, number>
   signal: AbortSignal
 }): Promise<void> {
   if (killEveryMs === null) return
-  const victims = ['worker-control', own.plan.name, 'temporal']
-  const folders = hostNames(hosts).map((host) => join(folder, 'sandboxes', host))
+  // The hosts take turns within theirs.
+  const victims = ['worker-control', 'host', 'temporal']
+  const folders = hosts.map(({ plan }) => join(folder, 'sandboxes', plan.name))
   for (let number = 0, played = 0; !signal.aborted; ) {
     await sleep(killEveryMs, undefined, { signal }).catch(() => undefined)
     if (signal.aborted) return
@@ -251,7 +254,7 @@ async function killNowAndThen({
     played = now
     number += 1
     const victim = victims[number % victims.length] ?? ''
-    if (victim === own.plan.name) own.signal('SIGKILL')
+    if (victim === 'host') hosts[Math.floor(number / victims.length) % hosts.length]?.signal('SIGKILL')
     // A busy machine may need longer than this waits, but the kill still counts.
     else await stack.kill(victim).catch(() => undefined)
     kills[victim] = (kills[victim] ?? 0) + 1

@@ -17,22 +17,16 @@ export interface ScriptedPolicyOptions {
   turns: number
   /** Duration of a sample. */
   thinkMs: number
-  /** The first turn is answered once this many episodes wait for theirs. */
-  together: number
+  /** The first turn of each episode is answered after that. @default at once */
+  start?: () => Promise<void>
 }
 
 /** Answers any request: the length of the conversation determines the turn. */
-export function createScriptedPolicy({ turns, thinkMs, together }: ScriptedPolicyOptions): PolicyClient {
-  const all = Promise.withResolvers<void>()
-  let first = 0
+export function createScriptedPolicy({ turns, thinkMs, start }: ScriptedPolicyOptions): PolicyClient {
   return {
     async sample({ policy, promptIds }) {
       const turn = Math.round((promptIds.length - FIRST) / (DELTA + REPLY))
-      if (turn === 0) {
-        first += 1
-        if (first >= together) all.resolve()
-        await all.promise
-      }
+      if (turn === 0) await start?.()
       if (thinkMs > 0) await sleep(thinkMs)
       const command = turn + 1 < turns ? `sed -n ${turn + 1},${turn + 20}p module.py` : 'submit'
       const text = `${THOUGHT}\n\n\`\`\`command\n${command}\n\`\`\``
