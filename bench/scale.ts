@@ -16,9 +16,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DefaultLogger, Runtime } from '@temporalio/worker'
+import { unlessAborted } from '../src/platform/unless-aborted.ts'
 import { playProbe, playScale, startScaleStack, type ScalePlayed } from '../test/support/scale/play-scale.ts'
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 
 interface Row extends Omit<ScalePlayed, 'audit'> {
@@ -57,10 +59,13 @@ const { values } = benchArguments({
 Runtime.install({ logger: new DefaultLogger('ERROR') })
 const facts = versions()
 const folder = await mkdtemp(join(values.directory, 'longhaul-scale-'))
-const stack = await startScaleStack({ home: join(folder, 'home'), temporal: 'postgres' })
+const interrupted = interruption()
+const stack = await startScaleStack({ home: join(folder, 'home'), temporal: 'postgres', signal: interrupted })
 const rows: Row[] = []
 try {
-  for (const episodes of values.episodes.split(',').map(Number)) rows.push(await playSize(episodes))
+  for (const episodes of values.episodes.split(',').map(Number)) {
+    rows.push(await unlessAborted(playSize(episodes), interrupted))
+  }
 } finally {
   await stack.stop()
   await rm(folder, { recursive: true, force: true })

@@ -2,6 +2,7 @@ import {
   allHandlersFinished,
   CancellationScope,
   condition,
+  ContinueAsNew,
   continueAsNew,
   log,
   setCurrentDetails,
@@ -60,7 +61,7 @@ export async function gradePredictions(input: GradePredictionsInput = {}): Promi
     return { run: opened.run, ...closed }
   } catch (error) {
     const named = withCode(error)
-    job.fail(named)
+    if (!(named instanceof ContinueAsNew)) job.fail(named)
     throw named
   } finally {
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished, '1 minute'))

@@ -45,6 +45,7 @@ test('continue-as-new near the history limit grades no patch twice and makes the
   const { driver, job } = await grade({}, { suggestContinueAsNewAfterEvents: 90 })
   await job.result()
   assert.ok(driver.runs.length > 1, 'it continued')
+  for (const run of driver.runs) assert.doesNotMatch(await run.currentDetails(), /failed/)
   assert.ok(driver.runs.every(({ largestPayload }) => largestPayload <= 4096))
   assert.deepEqual(
     indexesOf(driver.callsOf('gradePatch')).toSorted((a, b) => a - b),

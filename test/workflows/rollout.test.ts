@@ -52,6 +52,21 @@ test('a rollout plays every task of its plan once, in order, with a bounded numb
   assert.deepEqual(counts, { groups: 12, episodes: 24, infra: 0, resolved: 12, turns: 192, failure: null })
 })
 
+test('steps of many episodes at once have longer heartbeats, all other activities have those of their presets', async () => {
+  const heartbeatsWith = async (groupSize: number): Promise<Record<string, number>> => {
+    const { driver, rollout } = await playRollout({ rollout: { tasks: 1, groupSize } })
+    await rollout.result<RolloutCounts>()
+    const events = driver.runs.find(({ type }) => type === 'episode')?.history.events ?? []
+    const scheduled = events.flatMap(({ activityTaskScheduledEventAttributes: one }) => one ?? [])
+    return Object.fromEntries(
+      scheduled.map(({ activityType, heartbeatTimeout }) => [activityType?.name, Number(heartbeatTimeout?.seconds)]),
+    )
+  }
+  const few = await heartbeatsWith(2)
+  assert.equal(few['advanceEpisode'], 20)
+  assert.deepEqual(await heartbeatsWith(350), { ...few, advanceEpisode: 21 })
+})
+
 /** The story: a thousand episodes begin at once, and an operator asks the rollout how far it is. */
 test('groups have a lower priority than their rollout, and activities of episodes do not inherit it', async () => {
   const { driver, rollout } = await playRollout({ rollout: { tasks: 1 } })

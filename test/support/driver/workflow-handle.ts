@@ -20,6 +20,8 @@ export interface ObservedRun {
   /** Sink calls of the workflow except logs. */
   sinkCalls: readonly { ifaceName: string; fnName: string; args: unknown[] }[]
   history: History
+  /** As the handle gives it, of this execution. */
+  currentDetails(): Promise<string>
 }
 
 /** The driver's methods for a handle. */
@@ -115,9 +117,8 @@ export class WorkflowHandle {
   }
 
   /** The Markdown that the Temporal UI shows for the open execution. */
-  async currentDetails(): Promise<string> {
-    const metadata = await this.query<{ currentDetails?: string }>('__temporal_workflow_metadata')
-    return metadata.currentDetails ?? ''
+  currentDetails(): Promise<string> {
+    return this.#access.latestRun(this.workflowId).currentDetails()
   }
 }
 
@@ -138,5 +139,6 @@ export function observe(run: WorkflowRun): ObservedRun {
     logs: run.logs,
     sinkCalls: run.sinkCalls,
     history: run.history.build(),
+    currentDetails: () => run.currentDetails(),
   }
 }

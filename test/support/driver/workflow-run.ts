@@ -4,7 +4,7 @@ import type { coresdk, temporal } from '@temporalio/proto'
 import type { WorkflowInfo } from '@temporalio/workflow'
 import { HistoryBuilder, requestId, timestamp, WORKER_IDENTITY } from '../history-builder.ts'
 import type { ActivityRun } from './activity-run.ts'
-import { type Command, type Failure, type Job, type Payload, toError } from './protos.ts'
+import { type Command, decode, type Failure, type Job, type Payload, toError } from './protos.ts'
 import type { SandboxedWorkflow, WorkflowSandbox } from './sandbox.ts'
 
 export const NAMESPACE = 'default'
@@ -81,6 +81,7 @@ export class WorkflowRun {
   status: RunStatus = { kind: 'open' }
   #jobs: Job[] = []
   #workflow: SandboxedWorkflow | null = null
+  #lastDetails: string | null = null
   readonly #startedAtMs: number
 
   constructor(start: RunStart, nowMs: number) {
@@ -163,7 +164,16 @@ export class WorkflowRun {
     return answer
   }
 
+  /** The Markdown that the Temporal UI shows; after its end the last one. */
+  async currentDetails(): Promise<string> {
+    if (this.#workflow === null && this.#lastDetails !== null) return this.#lastDetails
+    const { failed, succeeded } = await this.query('__temporal_workflow_metadata', [])
+    if (failed) throw toError(failed)
+    return (decode(succeeded?.response) as { currentDetails?: string }).currentDetails ?? ''
+  }
+
   async dispose(): Promise<void> {
+    if (this.#workflow !== null) this.#lastDetails = await this.currentDetails()
     await this.#workflow?.dispose()
     this.#workflow = null
   }

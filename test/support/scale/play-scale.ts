@@ -60,7 +60,11 @@ const LOOK_EVERY_MS = 1_000
  * A Temporal server and a control worker, nothing else. Removes the variables of a running stack from this process, because that
  * stack's workers would take the work.
  */
-export function startScaleStack(input: { home: string; temporal?: 'postgres' }): Promise<RunningStack> {
+export function startScaleStack(input: {
+  home: string
+  temporal?: 'postgres'
+  signal?: AbortSignal
+}): Promise<RunningStack> {
   changeEnvironment({ ...withoutStack(), LONGHAUL_POLICY_URL: NO_SERVER })
   const roles = ['control'] as const
   return startStack({ name: `scale-${process.pid}`, roles, policyServer: false, quiet: true, ...input })
