@@ -251,7 +251,11 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   scale: { minutes: 10, command: 'npm run bench:scale -- --out bench/results/scale.json', sources: SCALE },
   'scale-10000': {
-    command: 'npm run bench:scale -- --episodes 10000 --turns 20 --out bench/results/scale-10000.json',
+    command: 'npm run bench:scale -- --episodes 10000 --together --out bench/results/scale-10000.json',
+    sources: SCALE,
+  },
+  'scale-10000-kills': {
+    command: 'npm run bench:scale -- --episodes 10000 --kill-every 30 --out bench/results/scale-10000-kills.json',
     sources: SCALE,
   },
   'trainer-cpu': {

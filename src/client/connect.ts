@@ -1,5 +1,5 @@
 import { Client, Connection, type WorkflowClientInterceptor } from '@temporalio/client'
-import { type Headers, defaultPayloadConverter } from '@temporalio/common'
+import { type Headers, defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
 import { explainAnswer, probeTemporal, unreachableTemporal } from '../platform/temporal-reach.ts'
@@ -25,6 +25,9 @@ export interface LonghaulConnection {
   namespace: string
   close(): Promise<void>
 }
+
+/** The run's name at each of its workflows. */
+export const TRAIN_RUN = defineSearchAttributeKey('TrainRun', 'KEYWORD')
 
 const CONNECT_TIMEOUT_MS = 3_000
 /** A busy server that accepts connections gets a second, longer try; one that refuses them is named at once. */

@@ -1,13 +1,10 @@
-import { defineSearchAttributeKey } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, IS_OPEN, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, isNotFound, isOpen, type LonghaulConnection, TRAIN_RUN } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
 /** The server's own limit. */
 const MAX_ID_LENGTH = 1_000
-
-const TRAIN_RUN = defineSearchAttributeKey('TrainRun', 'KEYWORD')
 
 export interface FoundRun {
   workflowId: string

@@ -1,5 +1,5 @@
 /** Renders what a CI job shows: a Markdown page and a few annotations. All untrusted text is escaped here. */
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import type { EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { ComparedTask } from '../domain/statistics/comparison.ts'
 import { commandMessage, commandProperty, markdownText } from '../domain/hostile-text.ts'

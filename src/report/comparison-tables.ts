@@ -1,8 +1,7 @@
 /** Tables of a comparison, with plain text cells. */
-import { showMean } from '../domain/statistics/show-mean.ts'
 import { showControls } from '../domain/hostile-text.ts'
 import type { Comparison, Difference } from '../domain/statistics/comparison.ts'
-import type { PassAt1 } from '../domain/statistics/statistics.ts'
+import { type PassAt1, showMean } from '../domain/statistics/statistics.ts'
 import { requireMean, showInterval, showSigned } from './means.ts'
 import { number, type Table, text } from './tables.ts'
 import { escapeHtml, renderPage, renderHtmlTable } from './html-page.ts'

@@ -1,4 +1,4 @@
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import { escapeHtml } from './html-page.ts'
 import { requireMean } from './means.ts'
 import type { CurvePoint } from './report-data.ts'

@@ -1,8 +1,7 @@
 /** Tables behind the scores: endings, verdicts, lost and audited attempts, several attempts, effort, cost, flaky tasks. */
-import { showMean } from '../domain/statistics/show-mean.ts'
 import { AUDIT_REASONS } from '../contracts/audit.types.ts'
 import type { AuditDifference, EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
-import { flakyTasks } from '../domain/statistics/statistics.ts'
+import { flakyTasks, showMean } from '../domain/statistics/statistics.ts'
 import { requireMean, showInterval, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { type Table, number, showDuration, text } from './tables.ts'

@@ -1,10 +1,9 @@
-import { showMean } from '../domain/statistics/show-mean.ts'
 import type { GradingRecord, GradingScore } from '../contracts/grading.types.ts'
 import { isChanged } from '../domain/grading-rules.ts'
 import { requireMean, showInterval } from './means.ts'
 import { type Table, text, number } from './tables.ts'
 import type { VerdictComparison } from '../domain/statistics/compare-verdicts.ts'
-import type { PassAt1 } from '../domain/statistics/statistics.ts'
+import { type PassAt1, showMean } from '../domain/statistics/statistics.ts'
 import { changeTable, flipTable } from './comparison-tables.ts'
 
 /** Summary of a grading run for a terminal: counts, and the mean over both denominators with its interval. */

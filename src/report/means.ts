@@ -1,5 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import type { PairedScore } from './report-data.ts'
 
 /** A mean with the numbers that must accompany it. */

@@ -1,5 +1,5 @@
 /** Tables of a report, with plain text cells; `text-report` aligns them, `html-report` escapes them. */
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
 import { judgeGain, formatGain, type ReportedMean, requireMean, showInterval, showSigned } from './means.ts'

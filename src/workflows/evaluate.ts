@@ -9,7 +9,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import { evaluationName, evaluationOf, stageOf, UNNAMED_EVALUATION } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'

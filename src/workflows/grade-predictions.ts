@@ -10,7 +10,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import type { ClosedGrading } from '../contracts/activities.types.ts'
 import { isFailureCode } from '../contracts/failure-codes.ts'
 import type { GradingScore, ShortVerdict } from '../contracts/grading.types.ts'

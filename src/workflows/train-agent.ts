@@ -6,7 +6,7 @@ import {
   patched,
   workflowInfo,
 } from '@temporalio/workflow'
-import { showMean } from '../domain/statistics/show-mean.ts'
+import { showMean } from '../domain/statistics/statistics.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { evaluatedAfter, evaluationName, evaluationOf } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { showMean } from '../../domain/statistics/show-mean.ts'
+import { showMean } from '../../domain/statistics/statistics.ts'
 import { startTraining } from '../../client/index.ts'
 import type { StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { renderTextReport } from '../../report/text-report.ts'

@@ -1,4 +1,4 @@
-import { showMean } from '../../domain/statistics/show-mean.ts'
+import { showMean } from '../../domain/statistics/statistics.ts'
 import type {
   FoundRun,
   ListedRun,

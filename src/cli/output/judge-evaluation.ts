@@ -1,5 +1,5 @@
 import { appendFile } from 'node:fs/promises'
-import { showMean } from '../../domain/statistics/show-mean.ts'
+import { showMean } from '../../domain/statistics/statistics.ts'
 import { requireWritable, writeResult } from './require-writable.ts'
 import { type LonghaulConnection, type RunOutcome, readEvaluation } from '../../client/index.ts'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'

@@ -1,8 +1,7 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client'
-import { defineSearchAttributeKey } from '@temporalio/common'
 import type { ActivityHeartbeat } from '../../contracts/waits.types.ts'
 import { workflowIds } from '../../contracts/workflow-ids.ts'
-import { IS_OPEN, isNotFound, type LonghaulConnection } from '../connect.ts'
+import { IS_OPEN, isNotFound, type LonghaulConnection, TRAIN_RUN } from '../connect.ts'
 import { decodePayload, messageOf } from '../decode-payload.ts'
 
 /** An activity that has not ended, as the server describes it. Times in ms since 1970. */
@@ -287,8 +286,6 @@ async function listUnseen(
   }
   return found
 }
-
-const TRAIN_RUN = defineSearchAttributeKey('TrainRun', 'KEYWORD')
 
 /** Begins the ids of a root's children, which are named after its run. A root that a person started may have any id of its own. */
 async function nameOfChildren(client: Client, workflowId: string): Promise<string> {

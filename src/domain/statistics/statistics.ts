@@ -11,6 +11,11 @@ export interface TaskMean {
   tasks: number
 }
 
+/** `0.484 ± 0.044`; one task has no standard error. */
+export function showMean({ mean: value, sem, tasks }: TaskMean, digits = 3): string {
+  return `${value.toFixed(digits)} ${tasks < 2 ? '(one task: no SEM)' : `± ${sem.toFixed(digits)}`}`
+}
+
 export interface PassAt1 {
   mean: number
   /** The error that is printed: over runs if possible, otherwise over tasks; `semOver` says which. */
