@@ -95,6 +95,8 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
   const kills: Record<string, number> = {}
   const over = new AbortController()
   const killing = killNowAndThen({ input, hosts, kills, signal: over.signal })
+  // Awaited at the end; until then the measurement goes on.
+  killing.catch(() => undefined)
   try {
     const workflowId = workflowIds.rollout(workflowIds.train(shape.run), start.stage, 1)
     const began = performance.now()

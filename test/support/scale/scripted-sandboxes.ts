@@ -14,6 +14,7 @@ import type {
   TurnRequest,
   TurnResult,
 } from '../../../src/contracts/sandbox.types.ts'
+import { errnoOf } from '../../../src/platform/files.ts'
 import { sha256Hex } from '../../../src/platform/hash.ts'
 
 const STATE: SandboxState = {
@@ -118,16 +119,23 @@ export function readExecutions(folder: string): Map<string, string[]> {
   const found = new Map<string, string[]>()
   for (const place of [folder, join(folder, CLOSED)]) {
     for (const entry of readdirSync(place, { withFileTypes: true })) {
-      if (!entry.isFile()) continue
-      found.set(
-        entry.name,
-        readFileSync(join(place, entry.name), 'utf8')
-          .split('\n')
-          .filter((line) => line !== ''),
-      )
+      const marks = entry.isFile() ? readMarks(join(place, entry.name)) : null
+      if (marks !== null) found.set(entry.name, marks)
     }
   }
   return found
+}
+
+/** Null if the sandbox was closed meanwhile: then its marks are read there. */
+function readMarks(path: string): string[] | null {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null
+    throw error
+  }
 }
 
 /** Number of executions so far, in the sandboxes of all folders. */
