@@ -8,9 +8,9 @@
  * All episodes of a size are open at once. Prints for each size: turns per second; CPU time per turn of control worker, hosts (which
  * write the records), server and database; memory and its growth; the slowest answer to the requests of a page; the histories'
  * lengths; and, on the same server just before, the leanest workflows with as many activities, alone and in the shape of a rollout.
- * Afterwards the ledger is counted: each episode and each turn once. `--kill-every S` kills the control worker, a host or the
- * server in turn, one of them every S seconds. `--think MS` is the time of a sample. With `--together`, no first sample is answered before every episode
- * waits for its own, so all of them are live at one time.
+ * Afterwards the ledger is counted: each episode and each turn once. `--kill-every S` kills the control worker, a host or the server in
+ * turn, one of them every S seconds. `--think MS` is the time of a sample. With `--together`, no first sample is answered before every
+ * episode waits for its own, so all of them are live at one time.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

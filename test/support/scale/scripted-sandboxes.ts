@@ -42,11 +42,8 @@ export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxes
   const journalOf = ({ name }: { name: string }): string[] => {
     const kept = known.get(name)
     if (kept !== undefined) return kept
-    const path = join(folder, name)
-    if (!existsSync(path)) throw lost(name)
-    const read = readFileSync(path, 'utf8')
-      .split('\n')
-      .filter((line) => line !== '')
+    const read = readMarks(join(folder, name))
+    if (read === null) throw lost(name)
     known.set(name, read)
     return read
   }
@@ -126,7 +123,7 @@ export function readExecutions(folder: string): Map<string, string[]> {
   return found
 }
 
-/** Null if the sandbox was closed meanwhile: then its marks are read there. */
+/** Null if the sandbox is gone or was closed: then its marks are among the closed ones. */
 function readMarks(path: string): string[] | null {
   try {
     return readFileSync(path, 'utf8')
