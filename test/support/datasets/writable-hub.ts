@@ -35,7 +35,7 @@ export interface WritableHub extends AsyncDisposable {
   repositories: Map<string, Repository>
   /** Every request in order: `POST /api/repos/create`. */
   requests: { line: string; token: string | null; isStorage: boolean }[]
-  /** Number of next uploads that break off in the middle. */
+  /** Number of next uploads of one object, the first that is sent, that break off in the middle. */
   cuts: number
   /** Number of next commits that succeed but whose answer is lost. */
   lostAnswers: number
@@ -51,6 +51,7 @@ export async function startWritableHub({ tokens, partBytes }: WritableHubOptions
   const repositories = new Map<string, Repository>()
   const stored = new Map<string, Buffer>()
   const parts = new Map<string, Buffer>()
+  let cutObject: string | null = null
 
   const commit = (name: string, branch: string, title: string, change: (files: Commit['files']) => void): Commit => {
     const commits = repositories.get(name)?.branches.get(branch)
@@ -96,7 +97,8 @@ export async function startWritableHub({ tokens, partBytes }: WritableHubOptions
       isStorage: true,
     })
     const [, oid = '', part] = pathname.split('/')
-    if (hub.cuts > 0) {
+    cutObject ??= oid
+    if (hub.cuts > 0 && oid === cutObject) {
       hub.cuts -= 1
       request.once('data', () => request.socket.destroy())
       return
