@@ -14,10 +14,12 @@ run('tsc', ['-p', 'tsconfig.build.json', '--outDir', dist])
 copyAssets()
 runScript('build-viewer.mjs', join(dist, 'viewer', 'pages'))
 const { bundleWorkflowCode } = await import('@temporalio/worker')
-const { withoutForeignSources } = await import(pathToFileURL(join(dist, 'platform', 'bundle-sources.js')).href)
+const { withoutForeignSources, WORKFLOW_INTERCEPTORS } = await import(
+  pathToFileURL(join(dist, 'platform', 'bundle-sources.js')).href
+)
 const bundled = await bundleWorkflowCode({
   workflowsPath: join(dist, 'workflows', 'index.js'),
-  workflowInterceptorModules: ['trace', 'input'].map((name) => join(dist, 'workflows', `${name}-interceptors.js`)),
+  workflowInterceptorModules: WORKFLOW_INTERCEPTORS.map((name) => join(dist, 'workflows', `${name}.js`)),
   logger: quiet(),
 })
 const code = withoutForeignSources(bundled.code)

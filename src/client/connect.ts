@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection, type WorkflowClientInterceptor } from '@temporalio/client'
 import { type Headers, defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common'
-import { isLonghaulError } from '../contracts/errors.ts'
+import { isEarlyQuery, isLonghaulError } from '../contracts/errors.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
 import { explainAnswer, probeTemporal, unreachableTemporal } from '../platform/temporal-reach.ts'
 import { type TemporalSettings, readTemporalSettings } from '../platform/temporal-settings.ts'
@@ -34,6 +35,10 @@ const CONNECT_TIMEOUT_MS = 3_000
 const PATIENT_TIMEOUT_MS = 20_000
 /** Bounds each call; a server that stalls is an error with a name, not a hang. */
 export const CALL_TIMEOUT_MS = 10_000
+/** Shorter than the server's own limit, for which a query without a worker would block. */
+const ANSWER_MS = 3_000
+/** A workflow task usually waits for some milliseconds. */
+const FIRST_WAIT_MS = 50
 
 /**
  * Connects with what the environment and Temporal's profile files say (`platform/temporal-settings.ts`), and finds the namespace.
@@ -84,6 +89,27 @@ async function open(
     await traces?.close()
   }
   return { client, address, namespace, close }
+}
+
+/**
+ * Sends a query, and repeats it while the workflow has events that wait for their workflow task. @throws what the server answers, also
+ * if that is the case for so long
+ */
+export async function askWorkflow<T>(
+  { connection: { client }, workflowId }: { connection: LonghaulConnection; workflowId: string },
+  query: string,
+  withinMs = ANSWER_MS,
+): Promise<T> {
+  const until = Date.now() + withinMs
+  const handle = client.workflow.getHandle(workflowId)
+  for (let waitMs = FIRST_WAIT_MS; ; waitMs *= 2) {
+    try {
+      return await client.withDeadline(until, () => handle.query<T>(query))
+    } catch (error) {
+      if (!isEarlyQuery(error) || Date.now() + waitMs > until) throw error
+      await sleep(waitMs)
+    }
+  }
 }
 
 /** Of a workflow's status: one that an operator has paused in Temporal goes on once it is unpaused. */

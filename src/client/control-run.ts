@@ -6,7 +6,7 @@ import {
 } from '@temporalio/client'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { PauseMode, RolloutReport, RunProgress, SteeredRun, WorkCount } from '../contracts/workflows.types.ts'
-import { CALL_TIMEOUT_MS, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
+import { askWorkflow, CALL_TIMEOUT_MS, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
 import { isDelayed, type PendingActivity, walkRun } from './blockers/pending-activities.ts'
 
 export interface RunAddress {
@@ -319,13 +319,11 @@ export function queryCount(address: RunAddress): Promise<WorkCount | null> {
   return query<WorkCount>(address).catch(() => null)
 }
 
-async function query<T>({ connection, workflowId }: RunAddress): Promise<T | null> {
-  const handle = connection.client.workflow.getHandle(workflowId)
+async function query<T>(address: RunAddress): Promise<T | null> {
   try {
-    // Shorter than the server's own limit: a query without a worker would block for that long.
-    return await connection.client.withDeadline(Date.now() + 3_000, () => handle.query<T>('progress'))
+    return await askWorkflow<T>(address, 'progress')
   } catch (error) {
-    if (isNotFound(error)) throw unknownRun(workflowId, error)
+    if (isNotFound(error)) throw unknownRun(address.workflowId, error)
     if (error instanceof QueryNotRegisteredError || isCallFailure(error)) return null
     throw error
   }

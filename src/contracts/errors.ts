@@ -42,6 +42,14 @@ export function toLonghaulError(value: unknown): LonghaulError {
   return new LonghaulError({ code: 'Unexpected', message, cause: value })
 }
 
+/** Message of a query that fails, see `workflows/query-interceptors.ts`. Users read it in the Temporal UI. */
+export const EARLY_QUERY =
+  'The workflow has events that its next workflow task has not yet processed, and no worker has its state in memory. Ask again in a second.'
+
+export function isEarlyQuery(error: unknown): boolean {
+  return error instanceof Error && error.message.includes(EARLY_QUERY)
+}
+
 /** Closes a switch over a union: the compiler proves that no case is missing. */
 export function assertNever(value: never): never {
   throw new LonghaulError({ code: 'Unexpected', message: `Unhandled case ${JSON.stringify(value)}` })

@@ -16,7 +16,7 @@ import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { pushedRecipes } from '../adapters/recipes/pushed-recipes.ts'
 import { importBasePolicy } from '../adapters/trainer-job/job/policy-directory.ts'
 import { DEPLOYMENT, QUEUES } from '../contracts/workflow-ids.ts'
-import { withoutForeignSources } from '../platform/bundle-sources.ts'
+import { withoutForeignSources, WORKFLOW_INTERCEPTORS } from '../platform/bundle-sources.ts'
 import { ENCODES_FAILURES, failureConverterOf } from '../platform/data-converter.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { TRACE_SWITCH, traceSwitch } from '../contracts/trace-context.ts'
@@ -166,8 +166,8 @@ function withConverter(codePath: string): string {
 export async function buildWorkflowBundle(): Promise<{ code: string }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))
-  const interceptors = ['trace', 'input'].map((name) =>
-    fileURLToPath(new URL(`../workflows/${name}-interceptors.${extension}`, import.meta.url)),
+  const interceptors = WORKFLOW_INTERCEPTORS.map((name) =>
+    fileURLToPath(new URL(`../workflows/${name}.${extension}`, import.meta.url)),
   )
   const { code } = await bundleWorkflowCode({
     workflowsPath,

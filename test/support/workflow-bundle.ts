@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker'
-import { withoutForeignSources } from '../../src/platform/bundle-sources.ts'
+import { withoutForeignSources, WORKFLOW_INTERCEPTORS } from '../../src/platform/bundle-sources.ts'
 import { ensureWorkflowBundle } from '../../src/stack/setup/workflow-bundle.ts'
 
 export interface WorkflowBundle {
@@ -18,10 +18,16 @@ let sharedBundle: Promise<WorkflowBundle> | null = null
 export function buildWorkflowBundle(): Promise<WorkflowBundle> {
   const shared = process.env['LONGHAUL_TEST_SHARED']
   if (shared !== undefined) return (sharedBundle ??= findOrBuild(shared))
-  return buildBundleOf(fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)), console.error, [
-    fileURLToPath(new URL('../../src/workflows/trace-interceptors.ts', import.meta.url)),
-    fileURLToPath(new URL('../../src/workflows/input-interceptors.ts', import.meta.url)),
-  ])
+  return buildBundleOf(
+    fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
+    console.error,
+    workflowInterceptors(),
+  )
+}
+
+/** Paths of the interceptors that every bundle of the project has. */
+export function workflowInterceptors(): string[] {
+  return WORKFLOW_INTERCEPTORS.map((name) => fileURLToPath(new URL(`../../src/workflows/${name}.ts`, import.meta.url)))
 }
 
 async function findOrBuild(cacheDir: string): Promise<WorkflowBundle> {

@@ -2,7 +2,7 @@ import { QueryNotRegisteredError, type WorkflowService } from '@temporalio/clien
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { WorkflowWaits } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
-import { isNotFound, type LonghaulConnection } from '../connect.ts'
+import { askWorkflow, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { grpcStatus } from '../../platform/temporal-reach.ts'
 import { lookAtDeployment } from '../deployment.ts'
 import { type Blocker, coordinatesOf, groupFindings } from './blocker.ts'
@@ -225,24 +225,16 @@ function unreachable({ address }: LonghaulConnection, cause: unknown): LonghaulE
   })
 }
 
-/** Shorter than the server's own limit: a query without a worker would block for that long. */
-const ANSWER_MS = 3_000
-
 /**
  * What a workflow says that it waits for itself; null for one that has no such query or is closed.
  * @returns `no-answer` while no worker runs workflows
  */
-async function queryWaits({
-  connection: { client },
-  workflowId,
-}: {
+async function queryWaits(address: {
   connection: LonghaulConnection
   workflowId: string
 }): Promise<WorkflowWaits | null | 'no-answer'> {
   try {
-    return await client.withDeadline(Date.now() + ANSWER_MS, () =>
-      client.workflow.getHandle(workflowId).query<WorkflowWaits>('blockers'),
-    )
+    return await askWorkflow<WorkflowWaits>(address, 'blockers')
   } catch (error) {
     if (error instanceof QueryNotRegisteredError) return null
     const status = grpcStatus(error)

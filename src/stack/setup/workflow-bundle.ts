@@ -9,7 +9,7 @@ import { isCheckout, moduleFile, packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 import { failureConverterOf } from '../../platform/data-converter.ts'
-import { withoutForeignSources } from '../../platform/bundle-sources.ts'
+import { withoutForeignSources, WORKFLOW_INTERCEPTORS } from '../../platform/bundle-sources.ts'
 
 /** The folders that workflow code may import (checked by the boundary test). */
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
@@ -38,10 +38,7 @@ export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Pr
   context.log('bundling the workflows')
   const bundled = await bundleWorkflowCode({
     workflowsPath: moduleFile('workflows/index'),
-    workflowInterceptorModules: [
-      moduleFile('workflows/trace-interceptors'),
-      moduleFile('workflows/input-interceptors'),
-    ],
+    workflowInterceptorModules: WORKFLOW_INTERCEPTORS.map((name) => moduleFile(`workflows/${name}`)),
     logger: quietLogger(context),
     ...converter,
   })

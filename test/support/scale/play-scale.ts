@@ -7,7 +7,7 @@ import { type Client } from '@temporalio/client'
 import { NativeConnection, Worker } from '@temporalio/worker'
 import { changeEnvironment, withoutStack } from '../environment.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
-import { connect } from '../../../src/client/index.ts'
+import { askWorkflow, connect, type LonghaulConnection } from '../../../src/client/connect.ts'
 import { QUEUES, workflowIds } from '../../../src/contracts/workflow-ids.ts'
 import type { RolloutCounts } from '../../../src/contracts/workflows.types.ts'
 import { packageFile } from '../../../src/stack/paths.ts'
@@ -55,6 +55,8 @@ export interface ScalePlayed {
 }
 
 const LOOK_EVERY_MS = 1_000
+/** A query without a worker fails for good after this time. */
+const PATIENCE_MS = 120_000
 
 /**
  * A Temporal server and a control worker, nothing else. Removes the variables of a running stack from this process, because that
@@ -111,7 +113,7 @@ export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
     while (!ended.yet && performance.now() < began + timeoutMs) {
       await Promise.race([result, sleep(LOOK_EVERY_MS)])
       await meter.look()
-      live = Math.max(live, await ask(client, workflowId, input.killEveryMs === null ? slowest : null))
+      live = Math.max(live, await ask(connection, workflowId, input.killEveryMs === null ? slowest : null))
       input.onProgress?.(`${((performance.now() - began) / 1000).toFixed(0)} s, ${live} live at most`)
     }
     if (!ended.yet) throw new Error(`Expected the rollout to end within ${timeoutMs / 1000} s`)
@@ -194,9 +196,14 @@ class SlowestAnswers {
  * Makes the queries of a run's page. @param slowest null while the server is being killed: then no answer is timed, and none is
  * required. @returns the number of live episodes
  */
-async function ask(client: Client, workflowId: string, slowest: SlowestAnswers | null): Promise<number> {
+async function ask(
+  connection: LonghaulConnection,
+  workflowId: string,
+  slowest: SlowestAnswers | null,
+): Promise<number> {
+  const { client } = connection
   const questions: Record<string, () => Promise<unknown>> = {
-    progress: () => client.workflow.getHandle(workflowId).query('progress'),
+    progress: () => askWorkflow({ connection, workflowId }, 'progress', PATIENCE_MS),
     describe: () => client.workflow.getHandle(workflowId).describe(),
     count: () => client.workflow.count(`WorkflowType = 'episode' AND ExecutionStatus = 'Running'`),
     list: () => firstPage(client),
