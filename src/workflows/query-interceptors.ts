@@ -8,20 +8,18 @@ import type { WorkflowInterceptorsFactory } from '@temporalio/workflow'
 import { EARLY_QUERY } from '../contracts/errors.ts'
 
 export const interceptors: WorkflowInterceptorsFactory = () => {
-  let length = 0
-  let bytes = 0
+  let last = { length: 0, bytes: 0, at: 0 }
   return {
     internals: [
       {
         activate(input, next) {
           const { jobs, historyLength, historySizeBytes } = input.activation
           if (jobs?.some(({ queryWorkflow }) => queryWorkflow) === true) return next(input)
-          // The start of a workflow task says how large the history is then. Further events without such a start leave the size alone.
-          const lengthNow = historyLength ?? 0
-          const bytesNow = historySizeBytes?.toNumber() ?? 0
-          if (bytesNow > 0 && bytesNow === bytes && lengthNow > length) throw earlyQuery()
-          length = lengthNow
-          bytes = bytesNow
+          // The start of a workflow task says what time it is and how large the history. Further events without such a start change neither.
+          const now = { length: historyLength ?? 0, bytes: historySizeBytes?.toNumber() ?? 0, at: Date.now() }
+          const hasSameStart = now.bytes > 0 && now.bytes === last.bytes && now.at === last.at
+          if (hasSameStart && now.length > last.length) throw earlyQuery()
+          last = now
           return next(input)
         },
       },
