@@ -36,12 +36,12 @@ import { RunBoard } from './run-board.ts'
 import {
   childControl,
   controlSignal,
-  passOn,
   passOnRequeue,
   provenOf,
   requeueSignal,
   type RunControl,
   steerEarlier,
+  steerOpen,
   watchable,
   whilePaused,
 } from './run-control.ts'
@@ -105,7 +105,12 @@ class Scoring {
   }
 
   deliver(): Promise<unknown> {
-    return passOn(this.openRollout, this.steering)
+    const child = this.openRollout
+    return steerOpen(
+      child,
+      () => child === this.openRollout,
+      () => this.steering,
+    )
   }
 
   async score(child: EvaluateChild, say: (details: string) => void = setCurrentDetails): Promise<EvaluateResult> {

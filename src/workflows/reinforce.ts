@@ -25,12 +25,12 @@ import {
   childControl,
   controlSignal,
   pauseOnAlarm,
-  passOn,
   passOnRequeue,
   requeueSignal,
   provenOf,
   type RunControl,
   steerEarlier,
+  steerOpen,
   whilePaused,
 } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
@@ -58,7 +58,12 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
     const evaluation = openEvaluation !== null && patched('steer-evaluations') ? openEvaluation : null
-    await passOn(openRollout ?? evaluation, steering)
+    const child = openRollout ?? evaluation
+    await steerOpen(
+      child,
+      () => child === (openRollout ?? openEvaluation),
+      () => steering,
+    )
   })
   receiveSignal(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
   let policy = input.policy

@@ -12,12 +12,12 @@ import {
   childControl,
   controlSignal,
   pauseOnAlarm,
-  passOn,
   passOnRequeue,
   requeueSignal,
   provenOf,
   type RunControl,
   steerEarlier,
+  steerOpen,
   whilePaused,
 } from './run-control.ts'
 
@@ -37,9 +37,14 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     concurrency: input.concurrency ?? null,
   }
   const rolloutId = workflowIds.rollout(workflowIds.train(run), STAGE, 0)
+  let isCollecting = false
   receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
-    await passOn(rolloutId, steering)
+    await steerOpen(
+      rolloutId,
+      () => isCollecting,
+      () => steering,
+    )
   })
   receiveSignal(requeueSignal, (order) => passOnRequeue(rolloutId, order))
   try {
@@ -64,6 +69,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     }
     const coordinates = { run, stage: STAGE, iteration: 0 }
     if (collected !== true) {
+      isCollecting = true
       await runChild(
         rollout,
         {
@@ -74,6 +80,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
         },
         steerEarlier(rolloutId, steering),
       )
+      isCollecting = false
     }
     const built = requireResult(
       'buildBatch',

@@ -184,15 +184,32 @@ const LAST_REPETITION_MS = 128_000
  * @param order the newest one at each attempt
  */
 export async function passOnToOpen(childId: string, isOpen: () => boolean, order: () => RunControl): Promise<void> {
-  for (let waitMs = FIRST_REPETITION_MS; !(await passOn(childId, order())); waitMs *= 2) {
-    if (!isOpen() || waitMs > LAST_REPETITION_MS || !patched('passed-on-again')) return
+  if (!(await passOn(childId, order()))) await passOnLater(childId, isOpen, order)
+}
+
+/**
+ * The same for the child that a run or stage has open, if any. Its input was made when its start was requested, so what operators ask
+ * for until the server has started it would be lost.
+ * @returns the first attempt alone: an operator's request does not wait for a start
+ */
+export function steerOpen(childId: string | null, isOpen: () => boolean, order: () => RunControl): Promise<boolean> {
+  const delivery = passOn(childId, order())
+  void delivery.then((isDelivered) => {
+    if (childId !== null && !isDelivered) void passOnLater(childId, isOpen, order)
+  })
+  return delivery
+}
+
+async function passOnLater(childId: string, isOpen: () => boolean, order: () => RunControl): Promise<void> {
+  for (let waitMs = FIRST_REPETITION_MS; isOpen() && waitMs <= LAST_REPETITION_MS; waitMs *= 2) {
+    if (!patched('passed-on-again')) return
     try {
       await sleep(waitMs, { summary: `the start of ${childId}`.slice(0, 200) })
     } catch {
       // An exception in the handler of a signal would close a cancelled workflow before its children.
       return
     }
-    if (!isOpen()) return
+    if (!isOpen() || (await passOn(childId, order()))) return
   }
 }
 

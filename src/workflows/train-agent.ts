@@ -32,7 +32,7 @@ import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { steerable } from './root-steering.ts'
 import { RunBoard } from './run-board.ts'
-import { passOn, alarmSignal, type RunControl, steerEarlier, whilePaused } from './run-control.ts'
+import { alarmSignal, type RunControl, steerEarlier, steerOpen, whilePaused } from './run-control.ts'
 
 /**
  * The whole pipeline: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
@@ -88,11 +88,11 @@ class TrainingRun {
     receiveSignal(alarmSignal, async (alarm) => {
       this.#board.pauseOnAlarm(alarm)
       // The stage has paused itself. An order of this run that was on its way at that moment has let it go on.
-      if (patched('alarm-passed-on')) await passOn(this.#steeredChild(), this.#steering)
+      if (patched('alarm-passed-on')) await this.#deliver()
     })
     steerable({
       board: this.#board,
-      deliver: () => passOn(this.#steeredChild(), this.#steering),
+      deliver: () => this.#deliver(),
       openChild: () => this.#openStage ?? this.#openEvaluation,
       hasIterations: true,
     })
@@ -322,6 +322,15 @@ class TrainingRun {
   }
 
   /** Evaluations of runs that began before this rule cannot be paused. */
+  #deliver(): Promise<boolean> {
+    const child = this.#steeredChild()
+    return steerOpen(
+      child,
+      () => child === (this.#openStage ?? this.#openEvaluation),
+      () => this.#steering,
+    )
+  }
+
   #steeredChild(): string | null {
     const evaluation = this.#openEvaluation
     return this.#openStage ?? (evaluation !== null && patched('steer-evaluations') ? evaluation : null)

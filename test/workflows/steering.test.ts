@@ -30,6 +30,15 @@ async function evaluateSix(
   return { driver, job: driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` }) }
 }
 
+async function trainOnSix(
+  overrides: ActivityTable<AllActivities>,
+  options: Pick<WorkflowDriverOptions<AllActivities>, 'startDelayMs'>,
+) {
+  const pipeline = scriptedPipeline({ tasks: 6, groupSize: 1, maxOpenGroups: 2, steps: 1 })
+  const driver = await createWorkflowDriver({ activities: { ...pipeline, ...overrides }, ...options })
+  return { driver, job: driver.start('trainAgent', { recipe: 'demo' }, { workflowId: `train/${PLAN.run}` }) }
+}
+
 function groupsOf(driver: Awaited<ReturnType<typeof evaluateSix>>['driver']): number {
   return driver.runs.filter(({ type }) => type === 'promptGroup').length
 }
@@ -113,6 +122,43 @@ for (const [what, isLate] of [
     await job.update('resume')
     await job.result<EvaluateResult>()
     assert.equal(driver.callsOf('gradeSubmission').length, 6)
+  })
+}
+
+// The story: an operator pauses a run in the second in which it has requested the start of its rollout. The input of the rollout names no
+// pause, and the server has no execution yet that an order reaches.
+for (const [what, isLate] of [
+  ['the rollout of an evaluation', (id: string) => id.startsWith(`eval/${PLAN.run}/`) && id.endsWith('/0000')],
+  ['a stage', (id: string) => id.endsWith('/dapo-1')],
+  ['the rollout of a stage', (id: string) => id.endsWith('/dapo-1/0001')],
+  ['the rollout of rejection fine-tuning', (id: string) => id.endsWith('/rft/0000')],
+] as const) {
+  test(`a pause reaches ${what} that the server starts only afterwards`, async () => {
+    let asked: string | null = null
+    const options = {
+      startDelayMs: (id: string) => {
+        if (!isLate(id)) return 0
+        asked = id
+        return 20_000
+      },
+    }
+    const slowly = { advanceEpisode: () => takes(60_000, { turns: 8, disposition: 'submitted' } as const) }
+    const { driver, job } = what.includes('evaluation')
+      ? await evaluateSix(slowly, 1, options)
+      : await trainOnSix(slowly, options)
+    await driver.runUntil(() => asked !== null)
+    const before = groupsOf(driver)
+    await job.update<SteeredRun>('pause')
+    await driver.advance(3_600_000)
+    assert.ok(
+      driver.runs.some(({ workflowId }) => workflowId === asked),
+      'it has started',
+    )
+    // The order is repeated after 1, 2, 4 … s. The first groups may have begun before it arrives.
+    assert.ok(groupsOf(driver) <= before + 2, `${groupsOf(driver) - before} groups began during the pause`)
+    await job.update('resume')
+    await job.result()
+    assert.ok(groupsOf(driver) >= before + 6)
   })
 }
 
