@@ -254,6 +254,11 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:scale -- --episodes 10000 --together --out bench/results/scale-10000.json',
     sources: SCALE,
   },
+  'scale-10000-kills': {
+    command:
+      'npm run bench:scale -- --episodes 10000 --turns 8 --kill-every 30 --out bench/results/scale-10000-kills.json',
+    sources: SCALE,
+  },
   'scale-kills': {
     minutes: 10,
     command: 'npm run bench:scale -- --episodes 1000 --kill-every 30 --out bench/results/scale-kills.json',
