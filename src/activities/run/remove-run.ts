@@ -27,6 +27,8 @@ export interface RunHoldings {
   baselineInRecipes: string[]
   /** Grading runs without a result that read its patches. */
   regradedBy: string[]
+  /** Runs without a report that are compared with it at their end. */
+  comparedBy: string[]
   /** It made the promoted policy, so the next promotion may be judged against its evaluation. */
   isPromoted: boolean
   /** An earlier removal was not completed. */
@@ -58,7 +60,7 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
     run,
     episodes: episodes ?? 0,
     records: (records ?? 0) + besides,
-    regradedBy: await openRegradingsOf(store, run),
+    ...(await usesInRuns(store, run)),
     ...(await usesInNights(store, run)),
     baselineInRecipes: await recipesAgainst(store, run),
     isPromoted: newest?.run === run,
@@ -118,19 +120,27 @@ async function regradingFolders(store: ArtifactStore, run: string): Promise<stri
   return [...new Set(folders)]
 }
 
-/** Grading runs that have not counted their verdicts yet, and need the run's patches until then. */
-async function openRegradingsOf(store: ArtifactStore, run: string): Promise<string[]> {
+/** Other runs that are not over and need the records of this one until then. */
+async function usesInRuns(store: ArtifactStore, run: string): Promise<Pick<RunHoldings, 'regradedBy' | 'comparedBy'>> {
   const slots = createSlots(PLANS_AT_ONCE)
-  const found = await Promise.all(
-    (await store.folders('runs/')).map((other) =>
-      slots.use(async () => {
-        const plan = await readUnlessCorrupt<GradingPlan>(store, gradingKeys.plan(other))
-        if (other === run || !plan?.instances.some(({ episode }) => episode?.startsWith(`${run}/`) === true)) return []
-        return (await readUnlessCorrupt(store, gradingKeys.result(other))) === null ? [other] : []
-      }),
-    ),
-  )
-  return found.flat()
+  const others = (await store.folders('runs/')).filter((other) => other !== run)
+  const those = async (needIt: (other: string) => Promise<boolean>): Promise<string[]> => {
+    const found = await Promise.all(
+      others.map((other) => slots.use(async () => ((await needIt(other)) ? [other] : []))),
+    )
+    return found.flat()
+  }
+  return {
+    regradedBy: await those(async (other) => {
+      const plan = await readUnlessCorrupt<GradingPlan>(store, gradingKeys.plan(other))
+      if (!plan?.instances.some(({ episode }) => episode?.startsWith(`${run}/`) === true)) return false
+      return (await readUnlessCorrupt(store, gradingKeys.result(other))) === null
+    }),
+    comparedBy: await those(async (other) => {
+      if (!isOfRun(await baselineOfRun(store, other), run)) return false
+      return (await store.list(runKeys.report(other, ''))).length === 0
+    }),
+  }
 }
 
 async function countKeys(store: ArtifactStore, prefix: string): Promise<number> {

@@ -196,6 +196,7 @@ describe('run remove', { skip: needsServer }, () => {
     await night('2026-01-01T00:00:00Z', 'night-a', 'base-1')
     await night('2026-01-02T00:00:00Z', 'night-b', 'base-2:nightly')
     await pushRecipe(store, { name: 'held', text: 'evaluate:\n  compare: { baseline: base-3 }\n', builtIn: [] })
+    for (const run of ['night-a', 'night-b']) await putPart(store, runKeys.report(run, 'report.json'), {})
     const byNight = await remove('base-2')
     assert.deepEqual([byNight.exitCode, (await store.list('episodes/base-2/')).length], [1, 2])
     assert.match(byNight.stdout, /the baseline that nights of b are compared with/)
@@ -204,6 +205,17 @@ describe('run remove', { skip: needsServer }, () => {
     assert.match(byRecipe.stdout, /the baseline that the pushed recipe held names/)
     assert.equal((await remove('base-1')).exitCode, 0)
     assert.equal((await remove('base-2', '--force')).exitCode, 0)
+  })
+
+  test('a baseline of a run that is not over is kept; it may go once that run has a report', async () => {
+    await storeRun('base-4')
+    const compare = { last: true, baseline: 'base-4:nightly', margin: 0, confidence: 0.95, minGraded: 1 }
+    await putPart(store, runKeys.recipe('open-c'), { recipe: { evaluate: { compare } } })
+    const kept = await remove('base-4')
+    assert.deepEqual([kept.exitCode, (await store.list('episodes/base-4/')).length], [1, 2])
+    assert.match(kept.stdout, /the run open-c names it as its baseline and has no report yet/)
+    await putPart(store, runKeys.report('open-c', 'report.json'), {})
+    assert.equal((await remove('base-4')).exitCode, 0)
   })
 
   /**

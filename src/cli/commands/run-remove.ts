@@ -61,9 +61,17 @@ function describe(holdings: RunHoldings, kept: boolean): string {
 }
 
 /** What stays and depends on the run. */
-function usesOf({ regradedBy, newestNightOf, baselineOf, baselineInRecipes, isPromoted }: RunHoldings): string[] {
+function usesOf({
+  regradedBy,
+  comparedBy,
+  newestNightOf,
+  baselineOf,
+  baselineInRecipes,
+  isPromoted,
+}: RunHoldings): string[] {
   return [
     ...regradedBy.map((other) => `the run ${other} grades its patches again and has no result yet`),
+    ...comparedBy.map((other) => `the run ${other} names it as its baseline and has no report yet`),
     ...newestNightOf.map((series) => `the newest night of ${series}, with which the next one is compared`),
     ...baselineOf.map((series) => `the baseline that nights of ${series} are compared with`),
     ...baselineInRecipes.map((recipe) => `the baseline that the pushed recipe ${recipe} names`),
