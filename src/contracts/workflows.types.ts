@@ -376,6 +376,8 @@ export interface RolloutTally {
   score: { tasks: number; attempts: number; sum: number; squares: number }
   /** Groups that ended with too few valid episodes, which `requeue` may play again. */
   incomplete: PromptGroupResult[]
+  /** Number of such groups that earlier executions no longer carry. */
+  forgotten?: number
 }
 
 export interface PromptGroupInput {

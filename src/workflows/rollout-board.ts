@@ -45,7 +45,14 @@ export class RolloutBoard {
 
   /** The state for the next execution. */
   tally(): RolloutTally {
-    return { ...this.#tally, incomplete: this.#tally.incomplete.slice(0, CARRIED) }
+    const incomplete = this.#tally.incomplete.slice(0, CARRIED)
+    const forgotten = this.forgotten() + this.#tally.incomplete.length - incomplete.length
+    return { ...this.#tally, incomplete, ...(forgotten === 0 ? {} : { forgotten }) }
+  }
+
+  /** Number of incomplete groups of earlier executions that are unknown here. */
+  forgotten(): number {
+    return this.#tally.forgotten ?? 0
   }
 
   /** Hands over to the part with that id, which counts and reports from now on. */
@@ -154,8 +161,17 @@ export class RolloutBoard {
 }
 
 function begin(tally: RolloutTally | undefined): RolloutTally {
-  const { since = Date.now(), endings, failures, errors = [], score = NO_SCORE, incomplete = [] } = tally ?? {}
-  return { since, endings: { ...endings }, failures: { ...failures }, errors, score, incomplete }
+  const {
+    since = Date.now(),
+    endings,
+    failures,
+    errors = [],
+    score = NO_SCORE,
+    incomplete = [],
+    forgotten = 0,
+  } = tally ?? {}
+  const more = forgotten === 0 ? {} : { forgotten }
+  return { since, endings: { ...endings }, failures: { ...failures }, errors, score, incomplete, ...more }
 }
 
 /** Endings of episodes that count in no score. */

@@ -353,9 +353,13 @@ class Rollout {
     }
     const place = await this.#tasks.find(task)
     if (place === null) return { kind: 'refused', note: `No task ${task} in ${this.#id}` }
-    return place < this.#tasks.position()
-      ? { kind: 'unchanged', note: `${task} has ended with all of its episodes graded` }
-      : { kind: 'unchanged', note: `${task} has not started yet` }
+    if (place >= this.#tasks.position()) return { kind: 'unchanged', note: `${task} has not started yet` }
+    const forgotten = this.#board.forgotten()
+    const note =
+      forgotten === 0
+        ? `${task} has ended with all of its episodes graded`
+        : `${task} has ended, with all of its episodes graded or as one of the ${forgotten} tasks with lost episodes that are too long ago to be played again`
+    return { kind: 'unchanged', note }
   }
 
   #playGroup(taskId: string): Promise<PromptGroupResult> {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import { ApplicationFailure, CancelledFailure, defaultPayloadConverter } from '@temporalio/common'
 import type {
   PromptGroupInput,
   RolloutCounts,
@@ -458,6 +458,35 @@ test('a group that is handed on is counted before the order to play its task aga
   next.signal('handed', { groups: [{ taskId: taskAt(0), ...lost, valid: 1, infra: 0, resolved: 1, failure: null }] })
   const counts = await next.result<RolloutCounts>()
   assert.deepEqual([counts.groups, counts.resolved, counts.infra], [2, 2, 1])
+})
+
+// A rollout carries eight incomplete groups to its next execution. It must not say of the others that all of their episodes were graded.
+test('a requeue of a task that lost its episodes too long ago says so', async () => {
+  const lost = new Set(Array.from({ length: 12 }, (_, place) => taskAt(place + 30)))
+  const { driver, rollout } = await playWide({
+    tasks: 200,
+    maxOpenGroups: 16,
+    overrides: {
+      advanceEpisode: ({ taskId }) => {
+        if (lost.has(taskId)) throw failureOf('Artifact.Corrupt')
+        return takes(600_000, SUBMITTED)
+      },
+    },
+  })
+  await driver.runUntil(() => partsOf(driver).length === 2, 'the second part has begun')
+  await driver.advance(600_000)
+  const root = driver.start('rollout', { ...ROLLOUT, tasks: 1, groupSize: 1, paused: true }, { workflowId: 'root' })
+  await driver.advance(1_000)
+  rollout.signal('requeue', { id: 1, task: taskAt(30), replyTo: 'root' })
+  await driver.advance(60_000)
+  const { history } = driver.runs.find(({ workflowId }) => workflowId === 'root') ?? assert.fail('no root')
+  const answers = history.events.flatMap(({ workflowExecutionSignaledEventAttributes: signal }) =>
+    signal?.signalName === 'requeued' ? [defaultPayloadConverter.fromPayload(signal.input?.payloads?.[0] ?? {})] : [],
+  )
+  const note = `${taskAt(30)} has ended, with all of its episodes graded or as one of the 4 tasks with lost episodes that are too long ago to be played again`
+  assert.deepEqual(answers, [{ id: 1, kind: 'unchanged', note }])
+  root.cancel()
+  assert.equal((await rollout.result<RolloutCounts>()).infra, 12)
 })
 
 /** Requeues the second task after its episode was lost, while all others play. */
