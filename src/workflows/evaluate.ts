@@ -105,12 +105,7 @@ class Scoring {
   }
 
   deliver(): Promise<unknown> {
-    const child = this.openRollout
-    return steerOpen(
-      child,
-      () => child === this.openRollout,
-      () => this.steering,
-    )
+    return steerOpen(this.openRollout, () => this.openRollout, this.steering)
   }
 
   async score(child: EvaluateChild, say: (details: string) => void = setCurrentDetails): Promise<EvaluateResult> {

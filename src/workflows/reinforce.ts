@@ -55,17 +55,13 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   }
   let openRollout: string | null = null
   let openEvaluation: string | null = null
+  const openChild = (): string | null => openRollout ?? openEvaluation
   receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
     const evaluation = openEvaluation !== null && patched('steer-evaluations') ? openEvaluation : null
-    const child = openRollout ?? evaluation
-    await steerOpen(
-      child,
-      () => child === (openRollout ?? openEvaluation),
-      () => steering,
-    )
+    await steerOpen(openRollout ?? evaluation, openChild, steering)
   })
-  receiveSignal(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
+  receiveSignal(requeueSignal, (order) => passOnRequeue(openChild(), order))
   let policy = input.policy
   let iteration = input.iteration ?? 1
   /** The policy was taken from records, so it must be published before the next rollout or evaluation. */

@@ -37,14 +37,10 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     concurrency: input.concurrency ?? null,
   }
   const rolloutId = workflowIds.rollout(workflowIds.train(run), STAGE, 0)
-  let isCollecting = false
+  let openRollout: string | null = null
   receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
-    await steerOpen(
-      rolloutId,
-      () => isCollecting,
-      () => steering,
-    )
+    await steerOpen(rolloutId, () => openRollout, steering)
   })
   receiveSignal(requeueSignal, (order) => passOnRequeue(rolloutId, order))
   try {
@@ -69,7 +65,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     }
     const coordinates = { run, stage: STAGE, iteration: 0 }
     if (collected !== true) {
-      isCollecting = true
+      openRollout = rolloutId
       await runChild(
         rollout,
         {
@@ -80,7 +76,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
         },
         steerEarlier(rolloutId, steering),
       )
-      isCollecting = false
+      openRollout = null
     }
     const built = requireResult(
       'buildBatch',

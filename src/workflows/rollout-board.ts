@@ -20,6 +20,8 @@ const ENOUGH_FOR_ETA = 2
 
 /** What users see of a rollout: current details, the queries `progress` and `failures`, and the reports to its root. */
 export class RolloutBoard {
+  /** Number of incomplete groups of earlier executions that are unknown here. */
+  readonly forgotten: number
   readonly #input: RolloutInput
   readonly #counts: RolloutCounts
   readonly #steering: RunControl
@@ -33,6 +35,7 @@ export class RolloutBoard {
     this.#counts = counts
     this.#steering = steering
     this.#tally = begin(input.counts?.tally)
+    this.forgotten = input.counts?.tally?.forgotten ?? 0
     for (const { task, since } of input.part?.slowest ?? []) this.#openSince.set(task, Date.parse(since))
     setHandler(rolloutQuery, () => this.report())
     setHandler(failuresQuery, () => ({
@@ -46,13 +49,8 @@ export class RolloutBoard {
   /** The state for the next execution. */
   tally(): RolloutTally {
     const incomplete = this.#tally.incomplete.slice(0, CARRIED)
-    const forgotten = this.forgotten() + this.#tally.incomplete.length - incomplete.length
+    const forgotten = this.forgotten + this.#tally.incomplete.length - incomplete.length
     return { ...this.#tally, incomplete, ...(forgotten === 0 ? {} : { forgotten }) }
-  }
-
-  /** Number of incomplete groups of earlier executions that are unknown here. */
-  forgotten(): number {
-    return this.#tally.forgotten ?? 0
   }
 
   /** Hands over to the part with that id, which counts and reports from now on. */
@@ -161,17 +159,8 @@ export class RolloutBoard {
 }
 
 function begin(tally: RolloutTally | undefined): RolloutTally {
-  const {
-    since = Date.now(),
-    endings,
-    failures,
-    errors = [],
-    score = NO_SCORE,
-    incomplete = [],
-    forgotten = 0,
-  } = tally ?? {}
-  const more = forgotten === 0 ? {} : { forgotten }
-  return { since, endings: { ...endings }, failures: { ...failures }, errors, score, incomplete, ...more }
+  const { since = Date.now(), endings, failures, errors = [], score = NO_SCORE, incomplete = [] } = tally ?? {}
+  return { since, endings: { ...endings }, failures: { ...failures }, errors, score, incomplete }
 }
 
 /** Endings of episodes that count in no score. */

@@ -354,7 +354,7 @@ class Rollout {
     const place = await this.#tasks.find(task)
     if (place === null) return { kind: 'refused', note: `No task ${task} in ${this.#id}` }
     if (place >= this.#tasks.position()) return { kind: 'unchanged', note: `${task} has not started yet` }
-    const forgotten = this.#board.forgotten()
+    const { forgotten } = this.#board
     const note =
       forgotten === 0
         ? `${task} has ended with all of its episodes graded`

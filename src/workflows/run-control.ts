@@ -190,12 +190,23 @@ export async function passOnToOpen(childId: string, isOpen: () => boolean, order
 /**
  * The same for the child that a run or stage has open, if any. Its input was made when its start was requested, so what operators ask
  * for until the server has started it would be lost.
+ * @param openChild the child that is open at each further attempt
+ * @param control changes meanwhile; each attempt sends its newest state
  * @returns the first attempt alone: an operator's request does not wait for a start
  */
-export function steerOpen(childId: string | null, isOpen: () => boolean, order: () => RunControl): Promise<boolean> {
-  const delivery = passOn(childId, order())
+export function steerOpen(
+  childId: string | null,
+  openChild: () => string | null,
+  control: RunControl,
+): Promise<boolean> {
+  const delivery = passOn(childId, control)
   void delivery.then((isDelivered) => {
-    if (childId !== null && !isDelivered) void passOnLater(childId, isOpen, order)
+    if (childId === null || isDelivered) return
+    void passOnLater(
+      childId,
+      () => openChild() === childId,
+      () => control,
+    )
   })
   return delivery
 }

@@ -69,7 +69,7 @@ class TrainingRun {
     phase: 'resolving the recipe',
     since: workflowInfo().startTime,
     scores: this.#scores,
-    openChild: () => this.#openStage ?? this.#openEvaluation,
+    openChild: () => this.#openChild(),
     details: (run) => this.#details(run),
   })
   #openStage: string | null = null
@@ -93,7 +93,7 @@ class TrainingRun {
     steerable({
       board: this.#board,
       deliver: () => this.#deliver(),
-      openChild: () => this.#openStage ?? this.#openEvaluation,
+      openChild: () => this.#openChild(),
       hasIterations: true,
     })
   }
@@ -321,16 +321,15 @@ class TrainingRun {
     }
   }
 
-  /** Evaluations of runs that began before this rule cannot be paused. */
-  #deliver(): Promise<boolean> {
-    const child = this.#steeredChild()
-    return steerOpen(
-      child,
-      () => child === (this.#openStage ?? this.#openEvaluation),
-      () => this.#steering,
-    )
+  #openChild(): string | null {
+    return this.#openStage ?? this.#openEvaluation
   }
 
+  #deliver(): Promise<boolean> {
+    return steerOpen(this.#steeredChild(), () => this.#openChild(), this.#steering)
+  }
+
+  /** Evaluations of runs that began before this rule cannot be paused. */
   #steeredChild(): string | null {
     const evaluation = this.#openEvaluation
     return this.#openStage ?? (evaluation !== null && patched('steer-evaluations') ? evaluation : null)
