@@ -12,6 +12,7 @@ import {
   never,
   untimed,
 } from '../../integration/sandbox-fixture.ts'
+import { eventually } from '../hang.ts'
 
 export function describeProcesses(makeFixture: MakeFixture): void {
   describe('processes of a sandbox', () => {
@@ -70,13 +71,15 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       const request = player.next('(sleep 0.3; echo late; sleep 4300) & echo early')
       const first = await fixture.host.runTurn(sandbox, request, never)
       assert.equal(Buffer.from(first.head).toString(), 'early\n')
-      await player.play('sleep 0.6')
+      await untilAlive('sleep 4300')
       assert.deepEqual(untimed(await fixture.host.runTurn(sandbox, request, never)), untimed(first))
       assert.equal(await alive('sleep 4300'), 1)
     })
 
     test('past the deadline, escaped processes are gone and the work of earlier turns stays', async () => {
-      await player.play('setsid sleep 4400 & setsid env -i sleep 4401 & sleep 0.1')
+      await player.play('setsid sleep 4400 & setsid env -i sleep 4401 &')
+      await untilAlive('sleep 4400')
+      await untilAlive('sleep 4401')
       const escapes = [
         'setsid sleep 4501 &',
         '(setsid sh -c "sleep 4502 & sleep 4503 &" &)',
@@ -97,7 +100,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
     test('a turn is over at once when a process ends in time although its group is left', async () => {
       const { reason, exitCode } = await player.play('(trap "" TERM; sleep 4600) & exit 3', { timeoutMs: 60_000 })
       assert.deepEqual([reason, exitCode], ['exit', 3])
-      assert.equal(await alive('sleep 4600'), 1)
+      await untilAlive('sleep 4600')
     })
 
     test('distinguishes exit 137 by the command, by a signal and by the memory limit', async () => {
@@ -133,6 +136,13 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal(left.match(/runner init/g)?.length, 1)
       assert.equal((await player.play('echo on')).text, 'on\n')
     })
+
+    /** A background process may begin its program after the end of its turn, on a busy machine much later. */
+    async function untilAlive(words: string): Promise<void> {
+      await eventually(async () => {
+        assert.equal(await alive(words), 1, `no process has ${words} in its command line`)
+      })
+    }
 
     /** The number of processes with these words in their command line. */
     async function alive(words: string): Promise<number> {
