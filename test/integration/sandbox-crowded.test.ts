@@ -4,7 +4,6 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
@@ -16,6 +15,7 @@ import {
   createSandboxFixture,
   never,
 } from './sandbox-fixture.ts'
+import { eventually } from '../support/hang.ts'
 
 const LIMITS = { cpus: 1, memoryMiB: 256, pids: 40 }
 
@@ -34,6 +34,17 @@ async function openAnother(): Promise<void> {
   placement += 1
   sandbox = await fixture.host.open(fixture.openInput({ placement, limits: LIMITS, leaseMs: 9000 }), never)
   player = createPlayer(fixture.host, sandbox)
+}
+
+/** Waits until the sandbox has many processes and gets no more; it can start none that would count them. */
+async function untilFull(): Promise<void> {
+  let before = 0
+  await eventually(async () => {
+    const { Processes: processes } = await fixture.engine.docker.getContainer(sandbox.name).top()
+    const isFull = processes.length > LIMITS.pids / 2 && processes.length === before
+    before = processes.length
+    assert.ok(isFull, `${before} processes, perhaps soon more`)
+  })
 }
 
 /** Starts sleepers until no more can be started, and ends. */
@@ -78,7 +89,7 @@ test('a fork bomb that leaves its session and environment ends as process-limit 
 
 test('a turn that meets a process limit filled in between frees it, says so and runs', async () => {
   await player.play(`(sleep 1; ${FILL}\n) & echo started`, PATIENT)
-  await sleep(2500)
+  await untilFull()
   const next = await player.play('echo on | cat', PATIENT)
   assert.match(next.text, /^Notice: .*processes.*\non\n$/)
   const { patch } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)

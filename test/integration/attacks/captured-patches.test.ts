@@ -233,7 +233,10 @@ const CAPTURES: [what: string, commands: string[], proof: [command: string, show
         'for f in /.lh/agent/capture/*; do [ -f "$f" ] && echo lie > "$f"; done; rm -rf /.lh/agent/capture/objects 2>/dev/null',
       ),
     ],
-    ['sleep 0.5; ls /tmp/daemon; wc -c < .git/index', /^\/tmp\/daemon\s+0$/m],
+    [
+      'until [ -e /tmp/daemon ] && ! [ -s .git/index ]; do sleep 0.1; done; ls /tmp/daemon; wc -c < .git/index',
+      /^\/tmp\/daemon\s+0$/m,
+    ],
   ],
   [
     'a process that changes the file that pays while the patch is taken',
@@ -243,12 +246,15 @@ const CAPTURES: [what: string, commands: string[], proof: [command: string, show
         `printf 'import pytest\\ndef add(a, b): pytest.xfail("x")\\ndef double(a): return a * 2\\n# %s\\n' "$(date +%N)" > calc.py`,
       ),
     ],
-    ['for i in 1 2 3 4 5 6 7 8 9; do tail -n 1 calc.py; sleep 0.1; done', /^# \d+$/m],
+    ['until tail -n 1 calc.py | grep -E "^# [0-9]+$"; do sleep 0.1; done', /^# \d+$/m],
   ],
   [
     'a process that puts a program in the place of Git when the turn is over',
     [CHEAT, daemon('sleep 0.2', replaceGit(`${IS_DIFF} ${says(OTHER_DIFF)}; exit 0 ;;`))],
-    ['sleep 2; git add -A; /usr/bin/git diff --cached --binary HEAD', /index 1{40}\.\.2{40}/],
+    [
+      `until grep -q ${'1'.repeat(40)} /usr/bin/git; do sleep 0.1; done; git add -A; /usr/bin/git diff --cached --binary HEAD`,
+      /index 1{40}\.\.2{40}/,
+    ],
   ],
   [
     'a filter that Git runs amid the capture, which starts what answers in its place',

@@ -218,7 +218,7 @@ test('a forged state costs the agent’s own shells, and the patch is that of th
       const turn = (lastTurn(player.sandbox)?.turn ?? 0) + 1
       const forged = await player.play(`trap - EXIT; printf '${state}\\000${turn}\\n' > /.lh/agent/state`)
       assert.equal(forged.reason, 'exit', what)
-      const next = await player.play('echo on', { timeoutMs: 2000 })
+      const next = await player.play('echo on', { timeoutMs: 60_000 })
       assert.deepEqual([next.reason, next.state.submitted], ['exit', false], what)
       // As JSON it is what it was, so a record of it can be read again.
       assert.deepEqual(JSON.parse(JSON.stringify(next.state)), next.state, what)

@@ -20,6 +20,7 @@ import {
   untilTrue,
   python,
 } from '../sandbox-fixture.ts'
+import { eventually } from '../../support/hang.ts'
 
 let fixture: SandboxFixture
 let placement = 0
@@ -384,12 +385,14 @@ test('a process whose first thread has ended is ended with its turn and before t
     fixture.probe(player.sandbox, 'wc -l < /testbed/m.py; sleep 0.5; wc -l < /testbed/m.py')
   const isStill = (text: string): boolean => new Set(text.trim().split('\n')).size === 1
   await player.play(`cat > /tmp/headless.py <<'EOF'\n${HEADLESS}\nEOF`)
-  const { reason } = await player.play('setsid python3 /tmp/headless.py & sleep 60', { timeoutMs: 2000 })
+  const { reason } = await player.play('setsid python3 /tmp/headless.py & sleep 60', { timeoutMs: 5000 })
   assert.equal(reason, 'timeout')
   const after = await edits()
   assert.ok(isStill(after) && Number.parseInt(after) > 1, `after the turn: ${after}`)
-  await player.play('(setsid python3 /tmp/headless.py >/dev/null 2>&1 &); sleep 0.5')
-  assert.ok(!isStill(await edits()), 'it does not edit')
+  await player.play('(setsid python3 /tmp/headless.py >/dev/null 2>&1 &)')
+  await eventually(async () => {
+    assert.ok(!isStill(await edits()), 'it does not edit')
+  })
   await fixture.host.capture(player.sandbox, { mode: 'all', after: lastTurn(player.sandbox) }, never)
   const captured = await edits()
   assert.ok(isStill(captured), `after the capture: ${captured}`)
@@ -438,8 +441,9 @@ test('what waits for the capture to edit has ended before it: watchers, timers a
     return Buffer.from(patch).toString()
   }
   await player.play(`cat > /tmp/waiting.py <<'EOF'\n${WAITING}\nEOF\npython3 /tmp/waiting.py >/dev/null 2>&1 &`)
-  await player.play('sleep 1')
-  assert.ok((await lines()) > 5, 'they do not edit')
+  await eventually(async () => {
+    assert.ok((await lines()) > 5, 'they do not edit')
+  })
   const first = await capture()
   const edited = await lines()
   assert.equal(first.match(/^\+# edited$/gm)?.length, edited - 1)

@@ -162,7 +162,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
 
     test("ends the agent's processes before the capture, so that the patch is stable", async () => {
       const { text } = await patchAfter(
-        'setsid sh -c "trap : TERM; while :; do echo more >> keep.py; sleep 0.01; done" > /dev/null 2>&1 & sleep 0.2',
+        'setsid sh -c "trap : TERM; while :; do echo more >> keep.py; sleep 0.01; done" > /dev/null 2>&1 & until grep -q more keep.py; do sleep 0.05; done',
         'all',
       )
       const again = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)

@@ -108,7 +108,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
 
     test('a cancelled turn rejects with the caller’s reason and can be requested afterwards', async () => {
       const controller = new AbortController()
-      const request = player.next('sleep 0.5; echo survived')
+      const request = player.next('sleep 3; echo survived')
       const running = fixture.host.runTurn(sandbox, request, controller.signal)
       const reason = new Error('cancelled')
       setTimeout(() => controller.abort(reason), 150)
@@ -137,7 +137,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
 
     test('a command that ignores TERM and its child are gone when a turn past its deadline is answered', async () => {
       const command = `trap '' TERM; (trap '' TERM; exec sleep 4242) & echo before; sleep 4242`
-      const result = await player.play(command, { fence: 5, timeoutMs: 300 })
+      const result = await player.play(command, { fence: 5, timeoutMs: 3000 })
       assert.equal(result.reason, 'timeout')
       assert.equal(result.exitCode, null)
       assert.equal(result.text, 'before\n')
