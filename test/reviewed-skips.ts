@@ -23,6 +23,7 @@ const WITHOUT_KUBECTL = 'who runs no jobs on Kubernetes needs no kubectl; CI has
 const NO_NAMESPACES = /^needs unshare, ip and leave to make namespaces$/
 const WITHOUT_NAMESPACES =
   'some kernels let only root make namespaces, and iproute2 is no part of a set-up; CI has both'
+const NO_PID_NAMESPACES = /^needs unshare and leave to make namespaces$/
 const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
 const NO_CLUSTER = /^a Kubernetes cluster cannot run here: /
 const NO_HELM = /^there is no Helm here: /
@@ -33,6 +34,12 @@ const NO_TEMPORAL_SERVER = /^Temporal on PostgreSQL cannot be tested: /
 const NO_HARNESS = /^the official harnesses cannot be installed here: /
 
 export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
+  {
+    file: 'src/platform/directory-lock.test.ts',
+    tests: ['a process with ids of its own, as in a container, keeps its lock'],
+    reason: NO_PID_NAMESPACES,
+    why: 'some kernels let only root make namespaces; CI is root',
+  },
   {
     file: 'test/integration/helm-chart.test.ts',
     tests: ['the chart'],

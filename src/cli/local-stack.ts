@@ -7,7 +7,7 @@ import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { noteWait, notingCalls } from './output/at-work.ts'
 import { stackPaths } from '../stack/paths.ts'
-import { stackStatus } from '../stack/stack-record.ts'
+import { describeElsewhere, stackStatus } from '../stack/stack-record.ts'
 
 /**
  * Points this process at the local stack if the environment names no Temporal server, so that users need not export a running stack's
@@ -28,6 +28,7 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
  */
 export async function connectToServer(): Promise<LonghaulConnection> {
   await adoptLocalStack()
+  await requireNotElsewhere()
   const { LONGHAUL_STACK: stack, LONGHAUL_TEMPORAL_ADDRESS: address } = process.env
   if (isSet(stack) && !isSet(address) && !namesTemporalServer(process.env)) {
     throw new LonghaulError({
@@ -39,6 +40,17 @@ export async function connectToServer(): Promise<LonghaulConnection> {
   const { connect } = await import('../client/index.ts')
   const connected = noteWait('connecting to the Temporal server')
   return connect().finally(connected)
+}
+
+/** Temporal's default address would belong to another stack, or to none. */
+async function requireNotElsewhere(env: NodeJS.ProcessEnv = process.env): Promise<void> {
+  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return
+  const status = await stackStatus()
+  if (status.state !== 'down' || status.elsewhere === undefined) return
+  throw new LonghaulError({
+    code: 'Temporal.Unreachable',
+    message: `Expected a stack of this machine, but ${describeElsewhere(status.name, status.elsewhere)}: run the command there, or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,
+  })
 }
 
 /** Runs `action` with a connection, then closes it. */

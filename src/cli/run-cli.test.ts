@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { copyFile, mkdtemp, readdir, readFile, rm, writeFile, symlink } from 'node:fs/promises'
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile, symlink } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -73,6 +73,22 @@ test('a stack is named that is not up: nothing is asked of the default address',
   assert.match(
     stderr,
     /Temporal\.Unreachable: The stack not-up, which LONGHAUL_STACK names, is not up: start it with longhaul up/,
+  )
+})
+
+/** The home of several machines is often one. Temporal's default address of this machine is then not that of the stack. */
+test('the stack of this home runs on another machine: the command names it and asks nothing of the default address', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-shared-'))
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { ...withoutStack(), LONGHAUL_HOME: home })
+  const record = { machine: { host: 'login-2', bootId: null, pidNamespace: null }, services: [] }
+  await mkdir(join(home, 'stacks/default'), { recursive: true })
+  await writeFile(join(home, 'stacks/default/stack.json'), JSON.stringify(record))
+  const { exitCode, stderr } = await longhaul('run', 'list')
+  assert.equal(exitCode, 2)
+  assert.match(
+    stderr,
+    /Temporal\.Unreachable: .* runs on login-2 \(last sign of life \d+ s ago\): run the command there/,
   )
 })
 

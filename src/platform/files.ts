@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import {
   close,
   constants,
@@ -12,7 +13,7 @@ import {
   writeFile as writeDescriptor,
 } from 'node:fs'
 import { access, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
 /** Records are small and many, and each takes seven of these calls: a `FileHandle` of `node:fs/promises` takes two to three times the
@@ -176,5 +177,22 @@ export function makeDirectorySync(path: string): void {
       if (!isMissing) throw error
       makeDirectorySync(dirname(whole))
     }
+  }
+}
+
+/**
+ * Milliseconds since a file was written; null for a missing file. Another machine may have written it, and its clock may differ by hours. So
+ * the time now is that of a file that is written for this: one file system has dated both.
+ * @param directory on the same file system
+ */
+export async function fileAgeMs(path: string, directory: string): Promise<number | null> {
+  const file = await stat(path).catch(() => null)
+  if (file === null) return null
+  const probe = join(directory, `now-${randomUUID()}`)
+  await writeFile(probe, '')
+  try {
+    return (await stat(probe)).mtimeMs - file.mtimeMs
+  } finally {
+    await rm(probe, { force: true })
   }
 }

@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from 'node:fs'
+import { readFileSync, readdirSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errnoOf } from './files.ts'
@@ -99,6 +99,25 @@ export interface HostProcess {
   pidStart: string | null
 }
 
+/** Where process ids mean the same: a machine, or a container with ids of its own. */
+export interface ProcessSpace {
+  host: string
+  /** Null if the system does not report it. */
+  bootId: string | null
+  /** The system's name of the container's ids; null without such. */
+  pidNamespace: string | null
+}
+
+export function thisProcessSpace(): ProcessSpace {
+  return { host: hostname(), bootId: bootId(), pidNamespace: pidNamespace() }
+}
+
+/** Whether a process of that space can be looked up here. One of an earlier boot can: it is gone. */
+export function isThisProcessSpace(space: ProcessSpace): boolean {
+  const here = thisProcessSpace()
+  return space.host === here.host && (space.bootId !== here.bootId || space.pidNamespace === here.pidNamespace)
+}
+
 export function identifyOnHost(pid: number): HostProcess {
   return { host: hostname(), bootId: bootId(), pid, pidStart: startTimeOf(pid) }
 }
@@ -122,6 +141,14 @@ function startTimeOf(pid: number): string | null {
 function bootId(): string | null {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+  } catch {
+    return null
+  }
+}
+
+function pidNamespace(): string | null {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
   } catch {
     return null
   }

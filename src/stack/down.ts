@@ -7,6 +7,7 @@ import { stopAllFleets } from '../adapters/engines/fleets.ts'
 import { enginesDir, stackHostId } from './environment.ts'
 import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
 import { makeStackDirectories, stackPaths, type StackPaths } from './paths.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import { removeSocketFolder } from './postgres/private-cluster.ts'
 import {
   isAlive,
@@ -15,7 +16,14 @@ import {
   type ProcessIdentity,
   type RunningProcess,
 } from '../platform/processes.ts'
-import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
+import {
+  describeElsewhere,
+  findElsewhere,
+  livingServices,
+  readStackRecord,
+  type StackElsewhere,
+  type StackRecord,
+} from './stack-record.ts'
 
 /** The grace periods of the workers, Temporal and its database, one after another, plus time for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
@@ -30,6 +38,8 @@ export interface DownResult {
   changed: boolean
   name: string
   stopped: string[]
+  /** The silent machine whose stack was forgotten; nothing was stopped there. */
+  forgotten: string | null
   trainingJobs: number
   containersRemoved: number
   engine: 'stopped' | 'still-used' | 'not-running' | 'not-ours'
@@ -40,7 +50,36 @@ export interface DownResult {
 export async function down(options: DownOptions = {}): Promise<DownResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   await makeStackDirectories(paths)
-  return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => stopStack({ paths }))
+  return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => downLocked(paths))
+}
+
+/** @throws LonghaulError `Config.Invalid` for a stack that another machine runs */
+async function downLocked(paths: StackPaths): Promise<DownResult> {
+  const record = await readStackRecord(paths.recordFile)
+  const elsewhere = record === null ? null : await findElsewhere(record, paths.recordFile)
+  if (elsewhere === null) return stopStack({ paths })
+  if (elsewhere.isLiving) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a stack of this machine, but ${describeElsewhere(paths.name, elsewhere)}: stop it there`,
+      details: { directory: paths.dataDir, host: elsewhere.host },
+    })
+  }
+  return forget(paths, elsewhere)
+}
+
+/** Without its record, this machine may start the stack. */
+async function forget(paths: StackPaths, { host }: StackElsewhere): Promise<DownResult> {
+  await rm(paths.recordFile, { force: true })
+  return {
+    changed: true,
+    name: paths.name,
+    stopped: [],
+    forgotten: host,
+    trainingJobs: 0,
+    containersRemoved: 0,
+    engine: 'not-running',
+  }
 }
 
 interface StopStackInput {
@@ -82,6 +121,7 @@ export async function stopStack({
     changed: stopped.length + jobs + engines > 0 || engine === 'stopped',
     name: paths.name,
     stopped,
+    forgotten: null,
     trainingJobs: jobs,
     containersRemoved,
     engine,

@@ -1,7 +1,8 @@
 import type { GivenSettings } from './given-settings.ts'
-import { readJson } from '../platform/files.ts'
+import { dirname } from 'node:path'
+import { fileAgeMs, readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
-import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
+import { isAlive, isThisProcessSpace, type ProcessIdentity, type ProcessSpace } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { stackPaths } from './paths.ts'
 
@@ -40,6 +41,8 @@ export interface ServiceRecord {
 export interface StackRecord {
   version: 1
   startedAt: string
+  /** Where its processes run; absent in records of earlier versions. */
+  machine?: ProcessSpace
   supervisor: ProcessIdentity
   fingerprint: string
   given?: GivenSettings
@@ -52,6 +55,34 @@ export interface StackRecord {
 
 export function readStackRecord(recordFile: string): Promise<StackRecord | null> {
   return readJson<StackRecord>(recordFile)
+}
+
+/** How often the supervisor writes its record, for machines that cannot look up its processes. */
+export const STACK_BEAT_MS = 20_000
+/** A supervisor of another machine that has been silent for so long counts as dead. */
+const SILENT_MS = 120_000
+
+/** A stack that another machine runs, or has run, from the same data directory: a home that machines share, or a volume of containers. */
+export interface StackElsewhere {
+  host: string
+  /** Since it last wrote its record. */
+  silentMs: number
+  isLiving: boolean
+}
+
+/** @returns null if the record is of this machine, so that its processes can be looked up */
+export async function findElsewhere(record: StackRecord, recordFile: string): Promise<StackElsewhere | null> {
+  const { machine } = record
+  if (machine === undefined || isThisProcessSpace(machine)) return null
+  const silentMs = (await fileAgeMs(recordFile, dirname(recordFile))) ?? Infinity
+  return { host: machine.host, silentMs, isLiving: silentMs <= SILENT_MS }
+}
+
+export function describeElsewhere(name: string, { host, silentMs, isLiving }: StackElsewhere): string {
+  const seconds = Math.round(silentMs / 1000)
+  return isLiving
+    ? `the stack "${name}" of this data directory runs on ${host} (last sign of life ${seconds} s ago)`
+    : `the stack "${name}" of this data directory was started on ${host}, which has been silent for ${seconds} s`
 }
 
 export function livingServices(record: StackRecord): (ServiceRecord & { process: ProcessIdentity })[] {
@@ -76,14 +107,16 @@ interface ServiceStatus {
 }
 
 type StackStatus =
-  | { state: 'down'; name: string }
+  | { state: 'down'; name: string; elsewhere?: StackElsewhere }
   | { state: 'up' | 'degraded'; name: string; record: StackRecord; services: ServiceStatus[] }
 
-/** State of the stack, checked against its processes. `degraded`: a service is missing or starting, or the supervisor is dead. */
+/** State of the stack on this machine, checked against its processes. `degraded`: a service is missing or starting, or the supervisor is dead. */
 export async function stackStatus(options: StatusOptions = {}): Promise<StackStatus> {
   const paths = stackPaths(options)
   const record = await readStackRecord(paths.recordFile)
   if (record === null) return { state: 'down', name: paths.name }
+  const elsewhere = await findElsewhere(record, paths.recordFile)
+  if (elsewhere !== null) return { state: 'down', name: paths.name, elsewhere }
   const services = record.services.map((service): ServiceStatus => {
     const pid = service.process !== null && isAlive(service.process) ? service.process.pid : null
     const { name, restarts, lastExit, log } = service

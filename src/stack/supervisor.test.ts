@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { mkdir, mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { access, mkdir, mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { accepts, choosePort } from '../platform/ports.ts'
-import { isAlive, signalGroup } from '../platform/processes.ts'
+import { isAlive, signalGroup, thisProcessSpace } from '../platform/processes.ts'
 import type { Service } from './services.ts'
-import { readStackRecord, type ServiceRecord, type StackConfig } from './stack-record.ts'
+import { readStackRecord, type ServiceRecord, STACK_BEAT_MS, type StackConfig } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'
-import { HANG_MS } from '../../test/support/hang.ts'
+import { eventually, HANG_MS } from '../../test/support/hang.ts'
 
 function listener(name: string, port: number): Service {
   return {
@@ -208,3 +208,20 @@ async function untilAccepts(port: number): Promise<void> {
     assert.ok(Date.now() < deadline, 'it was not started again')
   }
 }
+
+test('the record says on which machine the stack runs, and is written again as a sign of life until the stack is stopped', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const config = configOf(folder, [])
+  const supervisor = new Supervisor(config)
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  await supervisor.start()
+  await rm(config.recordFile)
+  t.mock.timers.tick(STACK_BEAT_MS)
+  await eventually(() => access(config.recordFile))
+  assert.deepEqual((await readStackRecord(config.recordFile))?.machine, thisProcessSpace())
+  await supervisor.stop()
+  await rm(config.recordFile)
+  t.mock.timers.tick(2 * STACK_BEAT_MS)
+  await assert.rejects(access(config.recordFile), { code: 'ENOENT' })
+})

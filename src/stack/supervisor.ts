@@ -2,11 +2,11 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeFileAtomically, rotateLog } from '../platform/files.ts'
-import { identify, type ProcessIdentity, stopProcess } from '../platform/processes.ts'
+import { identify, type ProcessIdentity, stopProcess, thisProcessSpace } from '../platform/processes.ts'
 import { readTemporalSettings } from '../platform/temporal-settings.ts'
 import { runCommand } from '../platform/run-command.ts'
 import { FIRST_SERVICES, type Readiness, type Service } from './services.ts'
-import type { ServiceRecord, StackConfig, StackRecord } from './stack-record.ts'
+import { type ServiceRecord, STACK_BEAT_MS, type StackConfig, type StackRecord } from './stack-record.ts'
 import { Connection } from '@temporalio/client'
 import type { StackFacts } from './environment.ts'
 import { accepts } from '../platform/ports.ts'
@@ -57,6 +57,7 @@ export class Supervisor {
   #stopping = false
   #writing: Promise<void> = Promise.resolve()
   #writeAgain: NodeJS.Timeout | null = null
+  #beat: NodeJS.Timeout | null = null
 
   constructor(config: StackConfig, times: SupervisorTimes = {}) {
     this.#config = config
@@ -81,6 +82,8 @@ export class Supervisor {
   /** @throws if the record cannot be written; later it is written again until it can */
   async start(): Promise<void> {
     await this.#writeNow()
+    this.#beat = setInterval(() => void this.#write(), STACK_BEAT_MS)
+    this.#beat.unref()
     const first = this.#first()
     for (const one of first) {
       await this.#launch(one)
@@ -97,6 +100,7 @@ export class Supervisor {
   async stop(): Promise<void> {
     if (this.#stopping) return
     this.#stopping = true
+    if (this.#beat !== null) clearInterval(this.#beat)
     const first = this.#first()
     await Promise.all(this.#supervised.filter((one) => !first.includes(one)).map((one) => this.#stopOne(one)))
     for (const one of first.toReversed()) await this.#stopOne(one)
@@ -216,6 +220,7 @@ export class Supervisor {
     const record: StackRecord = {
       version: 1,
       startedAt: this.#startedAt,
+      machine: thisProcessSpace(),
       supervisor: identify(process.pid),
       fingerprint,
       ...(given === undefined ? {} : { given }),

@@ -19,7 +19,14 @@ import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
 import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from './setup/private-engine.ts'
 import { findEngine } from './setup/engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
-import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
+import {
+  describeElsewhere,
+  findElsewhere,
+  livingServices,
+  readStackRecord,
+  type ServiceRecord,
+  type StackRecord,
+} from './stack-record.ts'
 import { differingSettings, givenSettings, type GivenSettings } from './given-settings.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
 import { chooseStore, keepStore, parseTemporalStore } from './temporal-store.ts'
@@ -177,6 +184,20 @@ async function currentStack(input: {
   const { paths, fingerprint, log } = input
   const record = await readStackRecord(paths.recordFile)
   if (record === null) return null
+  const elsewhere = await findElsewhere(record, paths.recordFile)
+  if (elsewhere !== null) {
+    const { host, isLiving } = elsewhere
+    const otherwise = 'name another stack with LONGHAUL_STACK, or another directory with LONGHAUL_HOME'
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected one machine for each stack, but ${describeElsewhere(paths.name, elsewhere)}: ${
+        isLiving
+          ? `use it there, or ${otherwise}`
+          : `if nothing of it runs there any more, longhaul down forgets it; otherwise ${otherwise}`
+      }`,
+      details: { directory: paths.dataDir, host },
+    })
+  }
   const isSupervised = isAlive(record.supervisor)
   if (isSupervised && record.fingerprint === fingerprint && record.services.every(({ state }) => state === 'ready')) {
     log(`stack   "${paths.name}" runs already`)

@@ -111,6 +111,8 @@ export async function stopLocalStack(): Promise<DownResult> {
 
 export function describeDown(result: DownResult): string {
   if (!result.changed) return `nothing of stack "${result.name}" was running`
+  if (result.forgotten !== null)
+    return `forgot what ${result.forgotten} ran of stack "${result.name}"; nothing was stopped`
   const containers = result.containersRemoved === 0 ? '' : `, removed ${result.containersRemoved} containers`
   return `stopped ${result.stopped.join(', ') || 'the engine'}${containers}; engine ${result.engine.replaceAll('-', ' ')}`
 }

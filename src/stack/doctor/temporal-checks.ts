@@ -3,7 +3,7 @@ import { namesRemedy } from '../../platform/temporal-reach.ts'
 import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
 import { describeCluster } from '../postgres/private-cluster.ts'
-import { stackStatus } from '../stack-record.ts'
+import { describeElsewhere, stackStatus } from '../stack-record.ts'
 import { describeStore, readKeptStore } from '../temporal-store.ts'
 import { type NamespaceInput, inspectNamespace, prepareNamespace, serverClock } from '../temporal-namespace.ts'
 import {
@@ -104,7 +104,11 @@ function isUnknownNamespace(error: unknown): boolean {
 
 async function checkServices(paths: StackPaths): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
-  if (status.state === 'down') return warn(`stack "${status.name}" is down`, 'longhaul up')
+  if (status.state === 'down') {
+    return status.elsewhere === undefined
+      ? warn(`stack "${status.name}" is down`, 'longhaul up')
+      : warn(describeElsewhere(status.name, status.elsewhere), `use it on ${status.elsewhere.host}`)
+  }
   const bad = status.services.filter(({ state }) => state !== 'ready')
   if (bad.length === 0) return ok(status.services.map(({ name }) => name).join(', '))
   const value = bad.map(({ name, state, lastExit }) => `${name} ${state}${lastExit === null ? '' : ` (${lastExit})`}`)

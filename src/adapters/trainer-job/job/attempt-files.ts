@@ -1,7 +1,6 @@
-import { randomUUID } from 'node:crypto'
-import { open, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { open, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errnoOf, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
+import { errnoOf, fileAgeMs, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 import type { JobAttemptTime } from '../../../contracts/costs.types.ts'
@@ -79,7 +78,7 @@ export function specPath(jobDirectory: string, fence: number): string {
 
 /** Milliseconds since the fence was claimed, by the clock that `progressAge` uses; 0 if no launcher claimed it, and on a full disk. */
 export async function claimAge(jobDirectory: string, fence: number): Promise<number> {
-  return (await ageOf(specPath(jobDirectory, fence), jobDirectory).catch(() => null)) ?? 0
+  return (await fileAgeMs(specPath(jobDirectory, fence), jobDirectory).catch(() => null)) ?? 0
 }
 
 /** The process that holds the fence, as it recorded itself; null before it has. */
@@ -100,26 +99,10 @@ export async function exitReport(jobDirectory: string, fence: number): Promise<E
   return report !== null && typeof report['code'] === 'number' ? (report as ExitReport) : null
 }
 
-/**
- * Milliseconds since an attempt last reported progress, or since its claim if it never has. Another host may have written the file, and its clock
- * may differ by hours. So the time now is that of a file which is written beside it: one file system has dated both.
- */
+/** Milliseconds since an attempt last reported progress, or since its claim if it never has. */
 export async function progressAge(jobDirectory: string, fence: number): Promise<number> {
   const progress = join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')
-  return (await ageOf(progress, jobDirectory)) ?? claimAge(jobDirectory, fence)
-}
-
-/** Null for a missing file. */
-async function ageOf(path: string, jobDirectory: string): Promise<number | null> {
-  const file = await stat(path).catch(() => null)
-  if (file === null) return null
-  const probe = join(jobDirectory, `now-${randomUUID()}`)
-  await writeFile(probe, '')
-  try {
-    return (await stat(probe)).mtimeMs - file.mtimeMs
-  } finally {
-    await rm(probe, { force: true })
-  }
+  return (await fileAgeMs(progress, jobDirectory)) ?? claimAge(jobDirectory, fence)
 }
 
 async function readJson(path: string): Promise<Record<string, unknown> | null> {
