@@ -83,15 +83,13 @@ test('the error for a lock of another machine names that machine', async (t) => 
   )
 })
 
-test('a lock of an earlier boot is taken at once, and so is one of an earlier version whose holder is dead', async (t) => {
+test('a lock is taken at once that is of an earlier boot, of a dead holder of an earlier version, or was not written whole', async (t) => {
   const path = await newPath(t)
-  for (const space of [
-    ` x ${JSON.stringify({ ...thisProcessSpace(), bootId: 'earlier', pidNamespace: 'other' })}`,
-    '',
-  ]) {
+  const earlier = JSON.stringify({ ...thisProcessSpace(), bootId: 'earlier', pidNamespace: 'other' })
+  for (const holder of [`${process.pid} 1 x ${earlier}`, `${process.pid} 1`, '', '\0\0\0', `${process.pid} 1 x {"ho`]) {
     await mkdir(path)
-    await writeFile(join(path, 'holder'), `${process.pid} 1${space}`)
-    assert.notEqual((await tryDirectoryLock(path)) ?? (await tryDirectoryLock(path)), null)
+    await writeFile(join(path, 'holder'), holder)
+    assert.notEqual((await tryDirectoryLock(path)) ?? (await tryDirectoryLock(path)), null, holder)
     await rm(path, { recursive: true })
   }
 })

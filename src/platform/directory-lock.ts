@@ -46,7 +46,7 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
       throw new LonghaulError({
         code: 'Stack.SetupFailed',
         message: `Another process holds the lock${isElsewhere ? `, on ${holder.space?.host}` : ''}`,
-        details: { path, ...(holder === null ? {} : { pid: holder.pid }) },
+        details: { path, ...(holder?.process == null ? {} : { pid: holder.process.pid }) },
       })
     }
     const pauseMs = isElsewhere ? ELSEWHERE_POLL_MS : POLL_MS
@@ -93,9 +93,10 @@ export async function isAbandonedLock(path: string): Promise<boolean> {
 }
 
 async function isDead(path: string, holder: Holder): Promise<boolean> {
-  if (isHere(holder)) return !isAlive(holder)
-  const beside = dirname(path)
-  const silentMs = (await fileAgeMs(join(path, BEAT), beside)) ?? (await fileAgeMs(join(path, 'holder'), beside))
+  if (isHere(holder)) return holder.process === null || !isAlive(holder.process)
+  // Where nothing can be written, its silence cannot be measured.
+  const ageOf = (name: string): Promise<number | null> => fileAgeMs(join(path, name), dirname(path)).catch(() => null)
+  const silentMs = (await ageOf(BEAT)) ?? (await ageOf('holder'))
   return silentMs !== null && silentMs > SILENT_MS
 }
 
@@ -106,9 +107,11 @@ export async function removeAbandonedLock(path: string): Promise<boolean> {
   return removeAtOnce(path, holder.text)
 }
 
-interface Holder extends ProcessIdentity {
+interface Holder {
   /** Of this one lock; two locks of a process have different texts. */
   text: string
+  /** Null in a file that a machine did not write whole before it lost its power. */
+  process: ProcessIdentity | null
   /** Null in a lock of an earlier version. */
   space: ProcessSpace | null
 }
@@ -118,10 +121,14 @@ function isHere({ space }: Holder): boolean {
 }
 
 async function readHolder(path: string): Promise<Holder | null> {
-  const text = (await readText(path)) ?? ''
-  const [, pid, startTime = '', space] = /^(\d+) ?(\d*)(?: \S+ (.+))?$/.exec(text) ?? []
-  if (pid === undefined) return null
-  return { text, pid: Number(pid), startTime, space: space === undefined ? null : (JSON.parse(space) as ProcessSpace) }
+  const text = await readText(path)
+  if (text === null) return null
+  const [, pid, startTime = '', space] = /^(\d+) ?(\d*)(?: \S+ (\{.+\}))?$/.exec(text) ?? []
+  return {
+    text,
+    process: pid === undefined ? null : { pid: Number(pid), startTime },
+    space: space === undefined ? null : (JSON.parse(space) as ProcessSpace),
+  }
 }
 
 function readText(path: string): Promise<string | null> {
