@@ -46,7 +46,7 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
       throw new LonghaulError({
         code: 'Stack.SetupFailed',
         message: `Another process holds the lock${isElsewhere ? `, on ${holder.space?.host}` : ''}`,
-        details: { path, ...(holder?.process == null ? {} : { pid: holder.process.pid }) },
+        details: { path, pid: holder?.process?.pid ?? null },
       })
     }
     const pauseMs = isElsewhere ? ELSEWHERE_POLL_MS : POLL_MS

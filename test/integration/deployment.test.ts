@@ -14,7 +14,7 @@ import type { Connection } from '@temporalio/client'
 import { type DeploymentLook, lookAtDeployment, type LonghaulConnection } from '../../src/client/index.ts'
 import { hasPoller } from '../../src/stack/temporal-namespace.ts'
 import { buildWorkflowBundle } from '../../src/workers/compose-control.ts'
-import { eventually } from '../support/hang.ts'
+import { eventually, STORY_MS } from '../support/hang.ts'
 import { needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { needsStack } from '../support/pipeline-world.ts'
 
@@ -57,7 +57,7 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
     assert.match(stderr, /has reported the build first; reported builds: none.*LONGHAUL_BUILD_ID=first/s)
   })
 
-  test('a run continues while a new build takes over from the old one', { timeout: 18 * 60_000 }, async () => {
+  test('a run continues while a new build takes over from the old one', { timeout: STORY_MS }, async () => {
     const { code } = await buildWorkflowBundle()
     const first = await startControl('first', code)
     for (const role of ['sandbox', 'trainer', 'artifacts']) startWorker(role)
@@ -193,7 +193,7 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
       execFile(
         process.execPath,
         [cli, ...args],
-        { env: environment, timeout: 17 * 60_000 },
+        { env: environment, timeout: STORY_MS - 60_000 },
         (error, stdout, stderr) => {
           if (error?.killed === true) reject(new Error(`longhaul ${args.join(' ')} hangs`))
           else resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr })

@@ -75,7 +75,7 @@ test('runs started from the Temporal CLI get readable names, and cancelled ones 
   for (const [index, workflowId] of ids.entries()) {
     const [name = ''] = names.slice(index)
     await cancelRun({ connection, workflowId })
-    assert.deepEqual(await endOf<TrainAgentResult>(workflowId, 120_000), { status: 'cancelled' })
+    assert.deepEqual(await endOf<TrainAgentResult>(workflowId, HANG_MS), { status: 'cancelled' })
     const children = (await fetchRunHistories(connection.client, workflowId)).slice(1)
     assert.ok(children.length > 0, 'the run was cancelled before it started a child')
     for (const child of children) assert.ok(child.workflowId.startsWith(`train/${name}/`), child.workflowId)
@@ -123,7 +123,7 @@ test('a run ends with Model.Unreachable after the timeout when no policy server 
   skip: needsStack,
 }, async () => {
   const overrides = { ...TINY, policyServer: { url: `http://127.0.0.1:${await freePort()}`, patienceS: 5 } }
-  const { outcome } = await run({ recipe: 'mini', overrides }, 240_000)
+  const { outcome } = await run({ recipe: 'mini', overrides }, HANG_MS)
   assertFailed(outcome, 'Model.Unreachable', /ECONNREFUSED.*policyServer\.url/s)
 })
 
@@ -137,7 +137,7 @@ test('a run fails with Model.NoTokenIds without a second sandbox when the server
   try {
     const { outcome, workflowId } = await run(
       { recipe: 'mini', overrides: { ...TINY, policyServer: { url: proxy.url } } },
-      240_000,
+      HANG_MS,
     )
     assertFailed(outcome, 'Model.NoTokenIds', /return_token_ids/)
     // Runs of the tests above hold names without holding the ids that go with them.
@@ -165,7 +165,7 @@ test('a run ends with Sandbox.ImageMissing before any gate when the registry lac
     const image = `${registry.reference('never-published')}:1`
     const gone = { ...other, image_name: image, docker_image: image, meta: {} }
     await writeFile(path, `${JSON.stringify(good)}\n${JSON.stringify(gone)}\n`)
-    const { outcome, workflowId } = await run({ recipe: 'mini-gone', recipeText: await recipeOfRows(path) }, 120_000)
+    const { outcome, workflowId } = await run({ recipe: 'mini-gone', recipeText: await recipeOfRows(path) }, HANG_MS)
     assertFailed(outcome, 'Sandbox.ImageMissing', /^1 of the 1 images of .*never-published:1.*longhaul images build/s)
     const [history, ...children] = await fetchRunHistories(world.connection.client, workflowId)
     assert.ok(history)
@@ -182,7 +182,7 @@ test('a run fails with Task.GateFailed and names the task when its gold patch do
   const [good, other] = synthesizeSuite({ seed: 4, split: 'eval', count: 2, offset: 0 }).map(({ row }) => row)
   const broken = { ...other, patch: newFileDiff({ path: 'NOTES', lines: ['no repair'] }) }
   await writeFile(path, `${JSON.stringify(good)}\n${JSON.stringify(broken)}\n`)
-  const { outcome } = await run({ recipe: 'mini-rows', recipeText: await recipeOfRows(path) }, 240_000)
+  const { outcome } = await run({ recipe: 'mini-rows', recipeText: await recipeOfRows(path) }, HANG_MS)
   assertFailed(outcome, 'Task.GateFailed', /synthetic__eval-000001.*gold/s)
 })
 
@@ -200,7 +200,7 @@ test('a schedule can be created, listed, triggered and deleted, and its run eval
     const workflowId = await triggerSchedule({ connection, id })
     assert.match(workflowId ?? '', new RegExp(`^eval/${id}-`))
     started.push(workflowId ?? '')
-    const outcome = await endOf<EvaluateResult>(workflowId ?? '', 300_000)
+    const outcome = await endOf<EvaluateResult>(workflowId ?? '', HANG_MS)
     assert.equal(outcome.status, 'completed', JSON.stringify(outcome))
     if (outcome.status === 'completed') {
       const { policy, tasks, run: name } = outcome.result

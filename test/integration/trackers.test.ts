@@ -9,6 +9,7 @@ import { createTracking } from '../../src/activities/trackers/send-metrics.ts'
 import { createRecipeReader } from '../../src/activities/runtime/stored-records.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import type { MlflowRecipe, TrackedPoint, WandbRecipe } from '../../src/contracts/trackers.types.ts'
+import { HANG_MS } from '../support/hang.ts'
 import { longhaul, useOwnStore } from '../support/command-line.ts'
 import { listenOnLoopback } from '../support/loopback.ts'
 import {
@@ -47,7 +48,7 @@ async function send(run: string, env: NodeJS.ProcessEnv = {}): Promise<string[]>
   const { store } = own
   const logged: string[] = []
   const log = (line: string): void => void logged.push(line)
-  await createTracking({ store, recipes: createRecipeReader(store), env, log, limitMs: 300_000 })(
+  await createTracking({ store, recipes: createRecipeReader(store), env, log, limitMs: HANG_MS })(
     run,
     new AbortController().signal,
   )
@@ -69,7 +70,7 @@ interface StoredRun {
 
 async function askMlflow<T>(path: string, body?: object): Promise<T> {
   const response = await fetch(`${server.url}/api/2.0/mlflow/${path}`, {
-    signal: AbortSignal.timeout(120_000),
+    signal: AbortSignal.timeout(HANG_MS),
     ...(body === undefined
       ? {}
       : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
@@ -348,7 +349,7 @@ async function startProxy(t: TestContext, second: 'drop' | 'forward'): Promise<s
       if (isLost && second === 'drop') return response.writeHead(500).end()
       const answer = await fetch(`${server.url}${request.url}`, {
         method: request.method ?? 'GET',
-        signal: AbortSignal.timeout(120_000),
+        signal: AbortSignal.timeout(HANG_MS),
         headers: { 'content-type': 'application/json' },
         ...(request.method === 'GET' ? {} : { body }),
       })
