@@ -81,7 +81,7 @@ test('the stack of this home runs on another machine: the command names it and a
   const home = await mkdtemp(join(tmpdir(), 'longhaul-shared-'))
   t.after(() => rm(home, { recursive: true }))
   useEnvironment(t, { ...withoutStack(), LONGHAUL_HOME: home })
-  const record = { machine: { host: 'login-2', bootId: null, pidNamespace: null }, services: [] }
+  const record = { machine: { host: 'login-2', bootId: 'of that one', pidNamespace: 'pid:[1]' }, services: [] }
   await mkdir(join(home, 'stacks/default'), { recursive: true })
   await writeFile(join(home, 'stacks/default/stack.json'), JSON.stringify(record))
   const { exitCode, stderr } = await longhaul('run', 'list')

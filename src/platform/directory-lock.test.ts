@@ -49,7 +49,7 @@ async function newPath(t: TestContext): Promise<string> {
 /** As a process of another machine leaves it, in a home that machines share. */
 async function lockElsewhere(path: string): Promise<void> {
   await mkdir(path)
-  const space = { ...thisProcessSpace(), host: 'another-machine' }
+  const space = { host: 'another-machine', bootId: 'of that one', pidNamespace: 'pid:[1]' }
   // No process here has this id, or it started at another time.
   await writeFile(join(path, 'holder'), `${process.pid} 1 x ${JSON.stringify(space)}`)
 }
@@ -86,7 +86,15 @@ test('the error for a lock of another machine names that machine', async (t) => 
 test('a lock is taken at once that is of an earlier boot, of a dead holder of an earlier version, or was not written whole', async (t) => {
   const path = await newPath(t)
   const earlier = JSON.stringify({ ...thisProcessSpace(), bootId: 'earlier', pidNamespace: 'other' })
-  for (const holder of [`${process.pid} 1 x ${earlier}`, `${process.pid} 1`, '', '\0\0\0', `${process.pid} 1 x {"ho`]) {
+  const renamed = JSON.stringify({ ...thisProcessSpace(), host: 'the name in another network' })
+  for (const holder of [
+    `${process.pid} 1 x ${earlier}`,
+    `${process.pid} 1 x ${renamed}`,
+    `${process.pid} 1`,
+    '',
+    '\0\0\0',
+    `${process.pid} 1 x {"ho`,
+  ]) {
     await mkdir(path)
     await writeFile(join(path, 'holder'), holder)
     assert.notEqual((await tryDirectoryLock(path)) ?? (await tryDirectoryLock(path)), null, holder)

@@ -102,7 +102,7 @@ export interface HostProcess {
 /** Where process ids mean the same: a machine, or a container with ids of its own. */
 export interface ProcessSpace {
   host: string
-  /** Null if the system does not report it. */
+  /** Null if the system does not report it: then no other space is told apart. */
   bootId: string | null
   /** The system's name of the container's ids; null without such. */
   pidNamespace: string | null
@@ -112,10 +112,14 @@ export function thisProcessSpace(): ProcessSpace {
   return { host: hostname(), bootId: bootId(), pidNamespace: pidNamespace() }
 }
 
-/** Whether a process of that space can be looked up here. One of an earlier boot can: it is gone. */
+/**
+ * Whether a process of that space can be looked up here. One of an earlier boot can: it is gone. The name of a machine alone does not
+ * decide, because a laptop may get another one from each network.
+ */
 export function isThisProcessSpace(space: ProcessSpace): boolean {
   const here = thisProcessSpace()
-  return space.host === here.host && (space.bootId !== here.bootId || space.pidNamespace === here.pidNamespace)
+  if (space.bootId === null || here.bootId === null) return true
+  return space.bootId === here.bootId ? space.pidNamespace === here.pidNamespace : space.host === here.host
 }
 
 export function identifyOnHost(pid: number): HostProcess {

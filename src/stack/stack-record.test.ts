@@ -18,7 +18,7 @@ async function shareWith(t: TestContext, changes: Partial<StackRecord>): Promise
   const record: StackRecord = {
     version: 1,
     startedAt: '2026-11-30T00:00:00.000Z',
-    machine: { ...thisProcessSpace(), host: 'another-machine' },
+    machine: { host: 'another-machine', bootId: 'of that one', pidNamespace: 'pid:[1]' },
     // Of no process here, as the ids of another machine.
     supervisor: { ...identify(process.pid), startTime: '1' },
     fingerprint: 'x',
@@ -73,9 +73,14 @@ test('a stack of a machine that fell silent is started here only after down has 
   await assert.rejects(access(recordFile), { code: 'ENOENT' })
 })
 
-test('a stack of an earlier boot of this machine is this machine’s, and so is one of an earlier version', async (t) => {
+test('a stack of this machine is its own after a reboot, under another name of the machine and from an earlier version', async (t) => {
   const earlier = { ...thisProcessSpace(), bootId: 'earlier', pidNamespace: 'pid:[1]' }
-  for (const changes of [{ machine: earlier }, { machine: undefined } as unknown as Partial<StackRecord>]) {
+  const renamed = { ...thisProcessSpace(), host: 'the name in another network' }
+  for (const changes of [
+    { machine: earlier },
+    { machine: renamed },
+    { machine: undefined } as unknown as Partial<StackRecord>,
+  ]) {
     const { home } = await shareWith(t, changes)
     assert.deepEqual(await stackStatus({ home }), { state: 'down', name: 'default' })
     assert.equal((await down({ home })).forgotten, null)
