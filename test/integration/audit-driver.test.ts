@@ -29,6 +29,7 @@ import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
 import { type AuditAnswer, explain, isHonestPass, runAudit, withoutAudit } from '../support/audit/run-audit.ts'
+import { HANG_MS } from '../support/hang.ts'
 import { python as interpreter } from '../support/python.ts'
 
 const python = interpreter ?? ''
@@ -198,7 +199,7 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
         patch,
         hidden,
         // Many modules on a busy machine.
-        spec: { focus: namesIn(hidden), timeout_s: 500 },
+        spec: { focus: namesIn(hidden), timeout_s: HANG_MS / 1000 },
       })
       assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
       const paid = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)

@@ -9,6 +9,7 @@ import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
 import { namesIn, together } from '../support/audit/many-modules.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
 import { explain, isHonestPass, runAudit, withoutAudit } from '../support/audit/run-audit.ts'
+import { HANG_MS } from '../support/hang.ts'
 import { python as interpreter } from '../support/python.ts'
 
 const python = interpreter ?? ''
@@ -21,7 +22,7 @@ describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () 
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
       // Named tests are rehearsed as well.
-      const spec = { timeout_s: 300, focus: namesIn(hidden) }
+      const spec = { timeout_s: HANG_MS / 1000, focus: namesIn(hidden) }
       const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
       assert.ok(isHonestPass(answer), explain(answer))
     })
@@ -30,7 +31,14 @@ describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () 
   for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of HONEST_CONFIGURED) {
     test(`agrees with honest tests that no row names under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
-      const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec: { timeout_s: 300 } })
+      const answer = await runAudit({
+        python,
+        runner,
+        pristine: whole,
+        patch,
+        hidden,
+        spec: { timeout_s: HANG_MS / 1000 },
+      })
       assert.ok(isHonestPass(answer), explain(answer))
     })
   }
@@ -63,7 +71,7 @@ describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () 
     )
     const hidden = { 'tests/test_calc.py': `import pytest\nfrom calc import total\n${tests.join('')}` }
     const patch = { 'calc/__init__.py': 'def total(n):\n    return n + 5370\n' }
-    const spec = { focus: namesIn(hidden), timeout_s: 300 }
+    const spec = { focus: namesIn(hidden), timeout_s: HANG_MS / 1000 }
     const answer = await runAudit({ python, runner: 'pytest', patch, hidden, spec })
     assert.equal(answer.tests.filter(({ outcome }) => outcome === 'passed').length, tests.length)
     assert.ok(
@@ -78,7 +86,7 @@ describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () 
       assert.ok(honest.length >= 3)
       const projects = honest.map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
       const { pristine, patch, hidden } = together(projects, HIDDEN[runner])
-      const answer = await runAudit({ python, runner, pristine, patch, hidden, spec: { timeout_s: 500 } })
+      const answer = await runAudit({ python, runner, pristine, patch, hidden, spec: { timeout_s: HANG_MS / 1000 } })
       assert.ok(isHonestPass(answer), explain(answer))
     })
   }

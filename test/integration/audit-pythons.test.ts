@@ -71,7 +71,7 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
         ).filter((one) => (one.runners ?? [runner]).includes(runner) && runsUnder(version, one))
         assert.ok(honest.length >= 3 && attacks.length >= 10)
         const { many, pristine, patch, hidden } = together([...honest, ...attacks], HIDDEN[runner])
-        const spec = { focus: namesIn(hidden), timeout_s: 500 }
+        const spec = { focus: namesIn(hidden), timeout_s: HANG_MS / 1000 }
         const answer = await runAudit({ python, runner, pristine, patch, hidden, spec })
         assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
         const titles = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)

@@ -46,7 +46,7 @@ export const withoutAudit = process.getuid?.() === 0 ? withoutPython : 'needs ro
  * Outside of containers, concurrent audits share the folders above their interpreters: each opens root's home and closes it again for
  * the others. So one audit at a time runs on this machine, over all test runs, which have different temporary folders.
  */
-const ONE_AT_A_TIME = { path: '/tmp/longhaul-native-audit.lock' }
+const ONE_AT_A_TIME = { path: '/tmp/longhaul-native-audit.lock', timeoutMs: HANG_MS }
 
 /**
  * The user of the next audit. An audit kills every process of its user, so each needs its own: containers' audits use 61,000 to
@@ -84,7 +84,7 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
       labels: [],
       uid,
       gid: uid,
-      timeout_s: 60,
+      timeout_s: 300,
       ...spec,
     }
     await writeFile(join(home, 'audit.py'), await readAuditScript())
