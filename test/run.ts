@@ -35,7 +35,7 @@ import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 import { HOLDERS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
-const TRAINER_TIMEOUT_MS = 60 * 60_000
+const TRAINER_TIMEOUT_MS = 80 * 60_000
 
 /** Of chosen units: those that start trainers, engines and commands wait more than they compute. */
 const UNITS_AT_ONCE = 2 * availableParallelism() - 1
