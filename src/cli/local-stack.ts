@@ -7,19 +7,21 @@ import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { noteWait, notingCalls } from './output/at-work.ts'
 import { stackPaths } from '../stack/paths.ts'
-import { describeElsewhere, stackStatus } from '../stack/stack-record.ts'
+import { describeElsewhere, stackStatus, type StackStatus } from '../stack/stack-record.ts'
 
 /**
  * Points this process at the local stack if the environment names no Temporal server, so that users need not export a running stack's
  * addresses. Call it before anything reads the environment.
+ * @returns the state of the stack; null if the environment names a server, so that no stack was looked for
  */
-export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<void> {
-  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return
+export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<StackStatus | null> {
+  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return null
   const status = await stackStatus()
-  if (status.state === 'down') return
+  if (status.state === 'down') return status
   for (const [name, value] of Object.entries(stackEnvironment(status.record.facts))) {
     if (!isSet(env[name])) env[name] = value
   }
+  return status
 }
 
 /**
@@ -27,8 +29,7 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
  * LONGHAUL_STACK names a stack that is not up: Temporal's default address could belong to another stack
  */
 export async function connectToServer(): Promise<LonghaulConnection> {
-  await adoptLocalStack()
-  await requireNotElsewhere()
+  requireNotElsewhere(await adoptLocalStack())
   const { LONGHAUL_STACK: stack, LONGHAUL_TEMPORAL_ADDRESS: address } = process.env
   if (isSet(stack) && !isSet(address) && !namesTemporalServer(process.env)) {
     throw new LonghaulError({
@@ -43,10 +44,8 @@ export async function connectToServer(): Promise<LonghaulConnection> {
 }
 
 /** Temporal's default address would belong to another stack, or to none. */
-async function requireNotElsewhere(env: NodeJS.ProcessEnv = process.env): Promise<void> {
-  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return
-  const status = await stackStatus()
-  if (status.state !== 'down' || status.elsewhere === undefined) return
+function requireNotElsewhere(status: StackStatus | null): void {
+  if (status?.state !== 'down' || status.elsewhere === undefined) return
   throw new LonghaulError({
     code: 'Temporal.Unreachable',
     message: `Expected a stack of this machine, but ${describeElsewhere(status.name, status.elsewhere)}: run the command there, or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,

@@ -106,7 +106,7 @@ interface ServiceStatus {
   log: string
 }
 
-type StackStatus =
+export type StackStatus =
   | { state: 'down'; name: string; elsewhere?: StackElsewhere }
   | { state: 'up' | 'degraded'; name: string; record: StackRecord; services: ServiceStatus[] }
 
