@@ -3,6 +3,7 @@ import { access, mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { bareStackFacts } from '../../test/support/stack-facts.ts'
 import { identify, thisProcessSpace } from '../platform/processes.ts'
 import { down } from './down.ts'
 import { stackPaths } from './paths.ts'
@@ -13,7 +14,7 @@ import { up } from './up.ts'
 async function shareWith(t: TestContext, changes: Partial<StackRecord>): Promise<{ home: string; recordFile: string }> {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-shared-'))
   t.after(() => rm(home, { recursive: true, force: true }))
-  const { dataDir, recordFile, cacheDir, artifactsDir } = stackPaths({ home })
+  const { dataDir, recordFile } = stackPaths({ home })
   await mkdir(dirname(recordFile), { recursive: true })
   const record: StackRecord = {
     version: 1,
@@ -24,20 +25,7 @@ async function shareWith(t: TestContext, changes: Partial<StackRecord>): Promise
     fingerprint: 'x',
     ownsTemporal: true,
     ownsEngine: false,
-    facts: {
-      name: 'default',
-      cacheDir,
-      dataDir,
-      artifactsDir,
-      temporalAddress: '127.0.0.1:1',
-      namespace: 'default',
-      uiUrl: null,
-      policyUrl: '',
-      dockerHost: null,
-      python: null,
-      bundle: null,
-      baseImage: null,
-    },
+    facts: bareStackFacts(dataDir, 'default'),
     runDir: home,
     services: [],
     ...changes,

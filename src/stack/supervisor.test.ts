@@ -13,6 +13,7 @@ import type { Service } from './services.ts'
 import { readStackRecord, type ServiceRecord, STACK_BEAT_MS, type StackConfig } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'
 import { eventually, HANG_MS } from '../../test/support/hang.ts'
+import { bareStackFacts } from '../../test/support/stack-facts.ts'
 
 function listener(name: string, port: number): Service {
   return {
@@ -26,20 +27,7 @@ function listener(name: string, port: number): Service {
 }
 
 function configOf(folder: string, services: Service[]): StackConfig {
-  const facts: StackConfig['facts'] = {
-    name: 'supervisor-test',
-    cacheDir: folder,
-    dataDir: folder,
-    artifactsDir: folder,
-    temporalAddress: '127.0.0.1:1',
-    namespace: 'default',
-    uiUrl: null,
-    policyUrl: '',
-    dockerHost: null,
-    python: null,
-    bundle: null,
-    baseImage: null,
-  }
+  const facts = bareStackFacts(folder, 'supervisor-test')
   const files = { runDir: folder, logsDir: folder, recordFile: join(folder, 'stack.json') }
   return { facts, fingerprint: 'x', ownsTemporal: false, ownsEngine: false, ...files, services }
 }
