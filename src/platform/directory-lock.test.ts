@@ -32,7 +32,7 @@ test('releasing a lock neither fails nor removes it when its next holder has alr
   const path = join(folder, 'image.lock')
   const take = () => withDirectoryLock({ path }, async () => undefined)
   // Begun at every distance from the release of the one before.
-  for (let round = 0; round < 80; round += 1) {
+  for (let round = 0; round < 400; round += 1) {
     const first = take()
     await sleep((round % 40) / 20)
     await Promise.all([first, take()])
