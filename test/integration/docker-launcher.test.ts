@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -23,7 +24,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
   let options: DockerLauncherRecipe
   let command: TrainerCommand
   let launcher: Launcher
-  let launcherWith: (changes: Partial<DockerLauncherRecipe>) => Launcher
+  let launcherWith: (changes: Partial<DockerLauncherRecipe>, keepEndedMs?: number) => Launcher
   let prepare: (run: string, trajectories?: number) => Promise<PreparedJob>
   const started: PreparedJob[] = []
 
@@ -38,17 +39,20 @@ describe('docker launcher', { skip: withoutPython }, () => {
     const mounts = [dirname(dirname(interpreter)), dirname(dirname(await realpath(interpreter))), trainer, '/usr']
     command = { python: interpreter, env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' } }
     options = { image, python: interpreter, mounts: [...new Set(mounts)], gpus: false, shmGiB: 1 }
-    launcherWith = (changes) =>
+    launcherWith = (changes, keepEndedMs) =>
       createDockerLauncher({
         options: { ...options, ...changes },
         command,
+        ...(keepEndedMs === undefined ? {} : { keepEndedMs }),
       })
     launcher = launcherWith({})
+    const suffix = randomBytes(4).toString('hex')
     prepare = async (run, trajectories = LONG_JOB) => {
       const request = {
         store,
         policy: base,
-        run,
+        // Equal jobs of an earlier checkout, or of a killed one, have the same names in the engine.
+        run: `${run}-${suffix}`,
         trajectories,
         trainer: { launcher: 'docker' as const, stallS: 600, timeoutS: 900 },
       }
@@ -147,6 +151,29 @@ describe('docker launcher', { skip: withoutPython }, () => {
     await container.kill()
     await container.wait()
     assert.equal((await runJob({ job, launcher, attempt: 2, signal: never })).steps, 2)
+  })
+
+  /** Each job has a container of its own, so nothing removed the ended ones of a run of a hundred iterations. */
+  test('a launch removes containers of other jobs that ended long ago, and none that runs or was not started', async () => {
+    const [ended, running, unstarted, next] = (await Promise.all(
+      ['ended', 'running', 'not-started', 'next'].map((run) => prepare(run, 2)),
+    )) as [PreparedJob, PreparedJob, PreparedJob, PreparedJob]
+    await runJob({ job: ended, launcher, attempt: 1, signal: never })
+    for (const job of [running, unstarted]) {
+      const container = trainerContainer({ options, command, attempt: { job, fence: 1 } })
+      const created = await engine.docker.createContainer({ ...container, Cmd: ['sleep', '600'], WorkingDir: '/' })
+      if (job === running) await created.start()
+    }
+    const count = async (): Promise<number[]> =>
+      Promise.all([ended, running, unstarted].map(async (job) => (await containersOf(job)).length))
+    const launch = async (fence: number, from: Launcher): Promise<void> => {
+      await from.launch({ job: next, fence })
+      await from.stop({ job: next, fence }, 0)
+    }
+    await launch(1, launcher)
+    assert.deepEqual(await count(), [1, 1, 1])
+    await launch(2, launcherWith({}, 0))
+    assert.deepEqual(await count(), [0, 1, 1])
   })
 
   function containersOf(job: PreparedJob) {

@@ -18,6 +18,8 @@ const LABEL = {
 const NOT_FOUND = 404
 const NOT_RUNNING = 304
 const CONFLICT = 409
+const KEEP_ENDED_MS = 24 * 60 * 60_000
+const FORGOTTEN_MS = 30_000
 
 export interface DockerLauncherInput {
   options: DockerLauncherRecipe
@@ -25,11 +27,14 @@ export interface DockerLauncherInput {
   command: TrainerCommand
   /** @default the engine of DOCKER_HOST */
   connect?: () => Promise<Engine>
+  /** How long an ended container stays, for its log and its exit: longer than a worker is away. @default a day */
+  keepEndedMs?: number
 }
 
-/** Runs jobs in containers of this machine's engine. The container is named after the job, so that a second launch conflicts. Ended
- *  containers are kept until the next launch, so that their exit can be read. */
-export function createDockerLauncher({ options, command, connect = connectEngine }: DockerLauncherInput): Launcher {
+/** Runs jobs in containers of this machine's engine. The container is named after the job, so that a second launch conflicts. An ended
+ *  container is kept for a day, so that its exit can be read, or until the same job is launched again. */
+export function createDockerLauncher(input: DockerLauncherInput): Launcher {
+  const { options, command, connect = connectEngine, keepEndedMs = KEEP_ENDED_MS } = input
   let engine: Promise<Engine> | null = null
   const docker = async (): Promise<Docker> => {
     engine ??= connect()
@@ -44,11 +49,12 @@ export function createDockerLauncher({ options, command, connect = connectEngine
     isElsewhere: false,
     pollMs: 500,
     settleMs: 0,
-    // Four requests to the engine: look, remove an ended container, create, start.
-    launchMs: 4 * 60_000,
+    // Four requests to the engine, each bounded by its client: look, remove an ended container, create, start; and the old containers.
+    launchMs: 4 * 60_000 + FORGOTTEN_MS,
     async launch(attempt) {
       const client = await docker()
       await removeEnded(client, attempt)
+      await removeForgotten(client, keepEndedMs)
       try {
         const container = await client.createContainer(trainerContainer({ options, command, attempt }))
         await container.start()
@@ -163,6 +169,22 @@ async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
     )
   }
   await ignoring([NOT_FOUND, CONFLICT], client.getContainer(found.Id).remove({ v: true }))
+}
+
+/** Ended containers of all jobs, also of runs that no longer exist: each holds a name and up to 20 MB of log. The launch does not depend
+ *  on it. */
+async function removeForgotten(client: Docker, keepEndedMs: number): Promise<void> {
+  const abortSignal = AbortSignal.timeout(FORGOTTEN_MS)
+  try {
+    const filters = { label: [LABEL.job], status: ['exited', 'dead'] }
+    for (const { Id } of await client.listContainers({ all: true, filters, abortSignal })) {
+      const container = client.getContainer(Id)
+      const { State: state } = await container.inspect({ abortSignal })
+      if (Date.now() - Date.parse(state.FinishedAt) > keepEndedMs) await container.remove({ v: true, abortSignal })
+    }
+  } catch {
+    // The next launch tries again.
+  }
 }
 
 /** Equal jobs of two stores on one engine have one name. Containers that an earlier version created do not say where they belong. */
