@@ -2,13 +2,17 @@ import assert from 'node:assert/strict'
 import { access, mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { type TestContext, test } from 'node:test'
+import { after, type TestContext, test } from 'node:test'
+import { useEnvironment, withoutStack } from '../../test/support/environment.ts'
 import { bareStackFacts } from '../../test/support/stack-facts.ts'
 import { identify, thisProcessSpace } from '../platform/processes.ts'
 import { down } from './down.ts'
 import { stackPaths } from './paths.ts'
 import { stackStatus, type StackRecord } from './stack-record.ts'
 import { up } from './up.ts'
+
+// `npm test` names its own stack, which would be asked for instead of the default one.
+useEnvironment({ after }, withoutStack())
 
 /** A data directory that machines share, as a home on a file server, with the record of a stack. */
 async function shareWith(t: TestContext, changes: Partial<StackRecord>): Promise<{ home: string; recordFile: string }> {

@@ -27,6 +27,7 @@ export function addCompletion(program: Command, { console }: CommandContext): vo
 
 /** Longest wait at the Tab key, from the start of this process; LONGHAUL_COMPLETION_MS overrides it. */
 const BUDGET_MS = 900
+const LONGEST_MS = 600_000
 /** Least wait, if loading has used up the budget. */
 const LEAST_MS = 150
 
@@ -60,7 +61,7 @@ function isPlain(name: string): boolean {
 function budgetMs(): number {
   const asked = Number(process.env['LONGHAUL_COMPLETION_MS'])
   // An invalid value is ignored: there is no place for an error at the Tab key.
-  return asked > 0 && asked <= 600_000 ? asked : BUDGET_MS
+  return asked > 0 ? Math.min(asked, LONGEST_MS) : BUDGET_MS
 }
 
 async function withinBudget(ask: () => Promise<Candidate[]>): Promise<Candidate[]> {
