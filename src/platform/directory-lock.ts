@@ -24,9 +24,11 @@ const SILENT_MS = 120_000
 
 export interface DirectoryLockInput {
   path: string
-  /** @default 15 minutes, longer than any build that holds one */
+  /** @default 15 minutes; a build says its own */
   timeoutMs?: number
   signal?: AbortSignal | undefined
+  /** Called again and again while another process holds the lock. */
+  onWait?: (() => void) | undefined
 }
 
 /**
@@ -36,7 +38,7 @@ export interface DirectoryLockInput {
  * @throws LonghaulError `Stack.SetupFailed` when the holder lives longer than `timeoutMs`
  */
 export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () => Promise<T>): Promise<T> {
-  const { path, timeoutMs = 15 * 60_000, signal } = input
+  const { path, timeoutMs = 15 * 60_000, signal, onWait } = input
   const deadline = Date.now() + timeoutMs
   let release = await tryDirectoryLock(path)
   while (release === null) {
@@ -49,6 +51,7 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
         details: { path, pid: holder?.process?.pid ?? null },
       })
     }
+    onWait?.()
     const pauseMs = isElsewhere ? ELSEWHERE_POLL_MS : POLL_MS
     await sleep(pauseMs, undefined, signal === undefined ? {} : { signal })
     release = await tryDirectoryLock(path)

@@ -12,6 +12,8 @@ export interface RunCommandInput {
   cwd?: string
   env?: NodeJS.ProcessEnv
   timeoutMs: number
+  /** Longest time without output, for programs that show progress. @default only `timeoutMs` ends the program */
+  silenceMs?: number
   signal?: AbortSignal | undefined
   /** Called with each line of stdout and stderr as it arrives. */
   onLine?: ((line: string) => void) | undefined
@@ -26,13 +28,15 @@ export interface CommandResult {
   /** The last 40 lines of stdout and stderr together. */
   tail: string
   timedOut: boolean
+  /** Whether silence was the reason for `timedOut`. */
+  wasSilent: boolean
 }
 
 const TAIL_LINES = 40
 
 /** Runs a program in its own process group, so that a time-out or an interrupt leaves no process behind. */
 export function runCommand(input: RunCommandInput): Promise<CommandResult> {
-  const { command, args, timeoutMs, signal, onLine, graceMs = 5_000 } = input
+  const { command, args, timeoutMs, silenceMs, signal, onLine, graceMs = 5_000 } = input
   signal?.throwIfAborted()
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
@@ -44,6 +48,7 @@ export function runCommand(input: RunCommandInput): Promise<CommandResult> {
     const tail: string[] = []
     let stdout = ''
     let timedOut = false
+    let wasSilent = false
     const keep = (line: string): void => {
       tail.push(line)
       if (tail.length > TAIL_LINES) tail.shift()
@@ -54,6 +59,8 @@ export function runCommand(input: RunCommandInput): Promise<CommandResult> {
       keep(line)
     })
     createInterface({ input: child.stderr }).on('line', keep)
+    // Progress bars end no line.
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', () => silence?.refresh())
 
     let killer: NodeJS.Timeout | undefined
     const stop = (): void => {
@@ -64,20 +71,29 @@ export function runCommand(input: RunCommandInput): Promise<CommandResult> {
       timedOut = true
       stop()
     }, timeoutMs)
+    const silence =
+      silenceMs === undefined
+        ? undefined
+        : setTimeout(() => {
+            timedOut = true
+            wasSilent = true
+            stop()
+          }, silenceMs)
     signal?.addEventListener('abort', stop, { once: true })
     const settle = (): void => {
       clearTimeout(timer)
+      clearTimeout(silence)
       clearTimeout(killer)
       signal?.removeEventListener('abort', stop)
     }
     child.on('error', (error) => {
       settle()
-      resolve({ exitCode: null, stdout, tail: error.message, timedOut })
+      resolve({ exitCode: null, stdout, tail: error.message, timedOut, wasSilent })
     })
     child.on('close', (exitCode) => {
       settle()
       if (signal?.aborted === true) reject(signal.reason as Error)
-      else resolve({ exitCode, stdout, tail: tail.join('\n'), timedOut })
+      else resolve({ exitCode, stdout, tail: tail.join('\n'), timedOut, wasSilent })
     })
   })
 }
@@ -86,11 +102,15 @@ export function runCommand(input: RunCommandInput): Promise<CommandResult> {
 export async function requireCommand(input: RunCommandInput & { what: string }): Promise<CommandResult> {
   const result = await runCommand(input)
   if (result.exitCode === 0) return result
-  const how = result.timedOut ? `did not end within ${input.timeoutMs / 1000} s` : `ended with ${result.exitCode}`
+  const how = result.timedOut ? `${lateness(result, input)} and was stopped` : `ended with ${result.exitCode}`
   throw new LonghaulError({
     code: 'Stack.SetupFailed',
     message: `${input.what}: ${input.command} ${how}\n${indent(result.tail)}`,
   })
+}
+
+function lateness({ wasSilent }: CommandResult, { timeoutMs, silenceMs = 0 }: RunCommandInput): string {
+  return wasSilent ? `printed nothing for ${silenceMs / 1000} s` : `did not end within ${timeoutMs / 1000} s`
 }
 
 /** Of a program's output: of a stack trace it is the error itself. */

@@ -18,8 +18,8 @@ test('two independent steps run concurrently', async () => {
     await met[other].promise
     return { value: mine, did: 'met' }
   }
-  const first = steps.step({ name: 'first', timeoutMs: 10_000, action: meet(0, 1) })
-  const second = steps.step({ name: 'second', timeoutMs: 10_000, action: meet(1, 0) })
+  const first = steps.step({ name: 'first', silenceMs: 60_000, action: meet(0, 1) })
+  const second = steps.step({ name: 'second', silenceMs: 60_000, action: meet(1, 0) })
   await steps.all()
   assert.deepEqual([await first, await second], [0, 1])
   assert.deepEqual(
@@ -37,8 +37,8 @@ test('a dependent step starts after the other has ended', async () => {
     order.push(`${name} ends`)
     return { value: null, did: 'done' }
   }
-  const install = steps.step({ name: 'install', timeoutMs: 10_000, action: action('install') })
-  void steps.step({ name: 'start', timeoutMs: 10_000, after: [install], action: action('start') })
+  const install = steps.step({ name: 'install', silenceMs: 60_000, action: action('install') })
+  void steps.step({ name: 'start', silenceMs: 60_000, after: [install], action: action('start') })
   await steps.all()
   assert.deepEqual(order, ['install starts', 'install ends', 'start starts', 'start ends'])
 })
@@ -49,12 +49,12 @@ test('a failing step aborts the others and awaits them, starts no dependants, an
   let dependantRan = false
   const failing = steps.step({
     name: 'failing',
-    timeoutMs: 10_000,
+    silenceMs: 60_000,
     action: () => Promise.reject(new Error('no disk')),
   })
   void steps.step({
     name: 'slow',
-    timeoutMs: 10_000,
+    silenceMs: 60_000,
     action: ({ signal }) =>
       new Promise((_, reject) => {
         signal.addEventListener('abort', () => {
@@ -67,7 +67,7 @@ test('a failing step aborts the others and awaits them, starts no dependants, an
   })
   void steps.step({
     name: 'dependant',
-    timeoutMs: 10_000,
+    silenceMs: 60_000,
     after: [failing],
     action: async () => {
       dependantRan = true
@@ -79,31 +79,13 @@ test('a failing step aborts the others and awaits them, starts no dependants, an
   assert.equal(dependantRan, false)
 })
 
-test('stops a step at its timeout with a message that names it', async () => {
-  const { steps } = runner()
-  void steps.step({
-    name: 'stuck',
-    timeoutMs: 20,
-    action: ({ signal }) =>
-      new Promise((_, reject) => {
-        // Keeps the loop alive: the time-out's own timer does not.
-        const alive = setInterval(() => undefined, 1_000)
-        signal.addEventListener('abort', () => {
-          clearInterval(alive)
-          reject(signal.reason as Error)
-        })
-      }),
-  })
-  await assert.rejects(steps.all(), (error) => isLonghaulError(error) && /"stuck".*was stopped/.test(error.message))
-})
-
 /** A step that lasts until it is told to end. */
 function held(steps: StepRunner, name: string) {
   const end = Promise.withResolvers<void>()
   const begun = Promise.withResolvers<StepContext>()
   const ended = steps.step({
     name,
-    timeoutMs: 60_000,
+    silenceMs: 60_000,
     action: async (context) => {
       begun.resolve(context)
       await end.promise
@@ -154,4 +136,53 @@ test('a display shows all running steps, the log repeats none of them, and an en
   assert.equal(describeBoard(board, clock.now()), '')
   board.waiting = 'worker-control'
   assert.equal(describeBoard(board, clock.now()), 'waiting for worker-control')
+})
+
+/** Ends when it is told to stop. */
+function stuck(steps: StepRunner, silenceMs: number) {
+  const begun = Promise.withResolvers<StepContext>()
+  void steps.step({
+    name: 'stuck',
+    silenceMs,
+    action: (context) =>
+      new Promise((_, reject) => {
+        begun.resolve(context)
+        context.signal.addEventListener('abort', () => reject(context.signal.reason as Error))
+      }),
+  })
+  return begun.promise
+}
+
+const saying =
+  (pattern: RegExp) =>
+  (error: unknown): boolean =>
+    isLonghaulError(error) && error.code === 'Stack.SetupFailed' && pattern.test(error.message)
+
+test('a step that shows progress is not stopped, however slow, and a silent one is', async () => {
+  const clock = createFakeClock()
+  const steps = new StepRunner({ log: () => undefined, clock })
+  const context = await stuck(steps, 20 * 60_000)
+  for (let hour = 0; hour < 3; hour += 1) {
+    for (const line of ['google.golang.org/grpc', 'k8s.io/api', 'k8s.io/client-go', 'k8s.io/kubernetes']) {
+      clock.pass(15 * 60_000)
+      context.saw?.(line)
+    }
+  }
+  clock.pass(19 * 60_000)
+  assert.equal(context.signal.aborted, false)
+  // A blank line is no progress.
+  context.saw?.(' ')
+  clock.pass(2 * 60_000)
+  await assert.rejects(steps.all(), saying(/"stuck" showed no progress for 1200 s and was stopped.*safe to run again/))
+})
+
+test('a step that talks for ever is stopped after four hours', async () => {
+  const clock = createFakeClock()
+  const steps = new StepRunner({ log: () => undefined, clock })
+  const context = await stuck(steps, 20 * 60_000)
+  for (let minute = 0; minute <= 4 * 60; minute += 1) {
+    context.log(`waiting for a mirror, ${minute}`)
+    clock.pass(60_000)
+  }
+  await assert.rejects(steps.all(), saying(/"stuck" took longer than 4 hours/))
 })

@@ -20,6 +20,10 @@ export interface SetUpBoard {
 interface RunningStep {
   /** ms since 1970. */
   sinceMs: number
+  /** Since the step last logged or its program last printed, in ms that this process ran: a suspended machine is not a silent step. */
+  silentMs: number
+  /** The same since the start of the step. */
+  ranMs: number
   /** The last line that the step logged or its program printed. */
   last: string
 }
@@ -38,9 +42,10 @@ export function describeBoard({ steps, waiting }: SetUpBoard, nowMs: number): st
 
 export interface StepInput<T> {
   name: string
-  /** Limit that a step should never reach. */
-  timeoutMs: number
-  /** Steps that must succeed before this one starts; its timeout begins after them. */
+  /** Longest time in which the step logs nothing and its program prints nothing. A slow machine or connection needs many times the usual
+   *  duration, so the duration says nothing about a hang. */
+  silenceMs: number
+  /** Steps that must succeed before this one starts; its limits begin after them. */
   after?: Promise<unknown>[]
   /** `did` is the text of the closing line: "cached", "built", ... */
   action: (context: StepContext) => Promise<{ value: T; did: string }>
@@ -61,8 +66,10 @@ export interface StepRunnerInput {
   clock?: Clock
 }
 
-/** Longest time without a log line. */
-const SILENCE_MS = 30_000
+/** Longest time without a log line, and the interval at which the limits of a step are looked at. */
+const REPEAT_MS = 30_000
+/** Longest duration of a step or of one of its programs, which only endless chatter reaches. */
+export const LONGEST_STEP_MS = 4 * 60 * 60_000
 
 /** Runs setup steps concurrently. The first failure aborts the others; `all` throws it once they have ended. */
 export class StepRunner {
@@ -98,27 +105,37 @@ export class StepRunner {
     if (this.#firstError !== undefined) throw this.#firstError
   }
 
-  async #run<T>({ name, timeoutMs, after = [], action }: StepInput<T>): Promise<T> {
+  async #run<T>({ name, silenceMs, after = [], action }: StepInput<T>): Promise<T> {
     await Promise.all(after)
     const started = Date.now()
-    const running: RunningStep = { sinceMs: this.#clock.now(), last: '' }
-    const stopRepeating = this.#clock.repeat(SILENCE_MS, () => this.#repeatLine(name, running))
+    const running: RunningStep = { sinceMs: this.#clock.now(), silentMs: 0, ranMs: 0, last: '' }
+    const overdue = new AbortController()
+    const stopRepeating = this.#clock.repeat(REPEAT_MS, () => {
+      this.#repeatLine(name, running)
+      running.silentMs += REPEAT_MS
+      running.ranMs += REPEAT_MS
+      const why = lateness(running, silenceMs)
+      if (why !== null) overdue.abort(tookTooLong(name, why))
+    })
     this.#board.steps.set(name, running)
     try {
       this.#signal.throwIfAborted()
-      const timeout = AbortSignal.timeout(timeoutMs)
+      const hear = (line: string): void => {
+        running.last = line
+        running.silentMs = 0
+      }
       const context: StepContext = {
-        signal: AbortSignal.any([this.#signal, timeout]),
+        signal: AbortSignal.any([this.#signal, overdue.signal]),
         log: (line) => {
-          running.last = line
+          hear(line)
           this.#print(name, line)
         },
         saw: (line) => {
-          if (line.trim() !== '') running.last = line.trim()
+          if (line.trim() !== '') hear(line.trim())
         },
       }
       const { value, did } = await action(context).catch((error: unknown) => {
-        throw timeout.aborted && !this.#signal.aborted ? tookTooLong(name, timeoutMs, error) : error
+        throw overdue.signal.aborted && !this.#signal.aborted ? overdue.signal.reason : error
       })
       const seconds = (Date.now() - started) / 1000
       this.timings.push({ name, did, seconds })
@@ -145,10 +162,14 @@ export class StepRunner {
   }
 }
 
-function tookTooLong(name: string, timeoutMs: number, cause: unknown): LonghaulError {
+function lateness({ silentMs, ranMs }: RunningStep, silenceMs: number): string | null {
+  if (silentMs >= silenceMs) return `showed no progress for ${Math.round(silenceMs / 1000)} s`
+  return ranMs >= LONGEST_STEP_MS ? `took longer than ${LONGEST_STEP_MS / 3_600_000} hours` : null
+}
+
+function tookTooLong(name: string, why: string): LonghaulError {
   return new LonghaulError({
     code: 'Stack.SetupFailed',
-    message: `The step "${name}" took longer than ${Math.round(timeoutMs / 1000)} s and was stopped. It is safe to run again.`,
-    cause,
+    message: `The step "${name}" ${why} and was stopped. It is safe to run again.`,
   })
 }

@@ -17,15 +17,13 @@ interface GoProgramsInput {
   /** Path in the cache; `key` identifies the state of the lock files. */
   target: (key: string) => string
   complete?: (folder: string) => Promise<void>
-  /** For an empty Go cache and a busy machine. */
-  timeoutMs: number
   /** The command that builds the programs, if that takes too long for a test; null: they are built on demand. */
   builtBy: string | null
 }
 
 /** Folder of the programs, or why they are missing. */
 export async function findGoPrograms(input: GoProgramsInput): Promise<{ path: string } | { reason: string }> {
-  const { what, module, revision, commands, linkerFlags = '', complete, timeoutMs, builtBy } = input
+  const { what, module, revision, commands, linkerFlags = '', complete, builtBy } = input
   const path = join(stackPaths().cacheDir, input.target(await moduleKey({ module, revision })))
   if (await exists(path)) return { path }
   if (builtBy !== null) return { reason: `${what} is not built: ${builtBy}` }
@@ -44,7 +42,8 @@ export async function findGoPrograms(input: GoProgramsInput): Promise<{ path: st
       flags: ['-trimpath'],
       env: { CGO_ENABLED: '0' },
       niceness: 15,
-      timeoutMs,
+      // Other work on a busy machine goes first.
+      silenceMs: 2 * 3_600_000,
       target: path,
       ...(complete === undefined ? {} : { complete }),
       context,

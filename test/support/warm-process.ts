@@ -98,7 +98,7 @@ export function createWarmPython(python: string, imports: readonly string[] = HE
         signal?.throwIfAborted()
         const output = await readFile(log, 'utf8').catch(() => '')
         for (const line of output.split('\n')) onLine?.(line)
-        return { exitCode, tail: output, timedOut }
+        return { exitCode, tail: output, timedOut, wasSilent: false }
       } finally {
         clearTimeout(timer)
         signal?.removeEventListener('abort', stop)

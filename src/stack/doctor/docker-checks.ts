@@ -172,13 +172,13 @@ async function checkImage(paths: StackPaths, asked?: Asked): Promise<Finding> {
   })
 }
 
-/** Makes the image as the setup of `up` does, with the same limit of 15 minutes. */
+/** Makes the image as the setup of `up` does, with the same limit of 30 minutes without progress. */
 async function makeImage(dockerHost: string, { paths, log, signal }: MendContext): Promise<string> {
   const { ensureSandboxImage } = await import('../setup/set-up.ts')
   const runner = new StepRunner({ log, signal })
   const made = runner.step({
     name: 'sandbox image',
-    timeoutMs: 15 * 60_000,
+    silenceMs: 30 * 60_000,
     action: (context) => ensureSandboxImage({ dockerHost, cacheDir: paths.cacheDir, context }),
   })
   await runner.all()

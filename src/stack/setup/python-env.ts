@@ -6,7 +6,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { exists, makeDirectory } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../../platform/run-command.ts'
-import type { StepContext } from '../steps.ts'
+import { LONGEST_STEP_MS, type StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 
 /** Every lock file pins the hashes of this version's wheels, and all figures were measured with it. */
@@ -80,7 +80,9 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
   if (await isWhole()) return { value: python, did: 'cached' }
 
   await makeDirectory(join(cacheDir, 'python'))
-  return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
+  const onWait = (): void => context.saw?.(`another process installs ${packages.what}`)
+  const lock = { path: `${folder}.lock`, timeoutMs: LONGEST_STEP_MS, signal: context.signal, onWait }
+  return withDirectoryLock(lock, async () => {
     if (await isWhole()) return { value: python, did: 'cached' }
     // Scripts in a virtual environment contain its absolute path, so it is built in place; READY marks it complete.
     await rm(folder, { recursive: true, force: true })
@@ -145,8 +147,9 @@ async function buildEnv(input: {
       packages.lockFile,
     ],
     env: { ...process.env, PIP_DISABLE_PIP_VERSION_CHECK: '1' },
-    // 20 minutes: 3 were measured, and slow networks need longer for gigabytes.
-    timeoutMs: 1_200_000,
+    timeoutMs: LONGEST_STEP_MS,
+    // 20 minutes: pip prints nothing while it downloads one package, of up to gigabytes.
+    silenceMs: 1_200_000,
     signal: context.signal,
     onLine: context.saw,
   })

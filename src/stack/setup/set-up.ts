@@ -64,13 +64,13 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
     ownsTemporal && store.kind === 'development'
       ? runner.step({
           name: 'temporal',
-          timeoutMs: 30 * 60_000,
+          silenceMs: 30 * 60_000,
           action: (context) => ensureTemporalCli({ cacheDir, context }),
         })
       : null
   const packages = runner.step({
     name: 'system',
-    timeoutMs: 10 * 60_000,
+    silenceMs: 10 * 60_000,
     action: async (context) => {
       const missing = await missingPackages({
         forEngine: wants('engine'),
@@ -89,7 +89,7 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   const engine = wants('engine')
     ? runner.step({
         name: 'engine',
-        timeoutMs: 5 * 60_000,
+        silenceMs: 5 * 60_000,
         after: [packages],
         action: (context) => ensureEngine({ paths, user: engineUser, context }),
       })
@@ -99,14 +99,14 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
       ? null
       : runner.step({
           name: 'sandbox image',
-          timeoutMs: 15 * 60_000,
+          silenceMs: 30 * 60_000,
           after: [engine],
           action: async (context) => ensureSandboxImage({ dockerHost: (await engine).dockerHost, cacheDir, context }),
         })
   const python = wants('python')
     ? runner.step({
         name: 'python',
-        timeoutMs: 30 * 60_000,
+        silenceMs: 30 * 60_000,
         after: [packages],
         action: (context) => ensurePythonEnv({ cacheDir, context }),
       })
@@ -114,7 +114,7 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   const bundle = wants('bundle')
     ? runner.step({
         name: 'workflows',
-        timeoutMs: 3 * 60_000,
+        silenceMs: 3 * 60_000,
         action: (context) => ensureWorkflowBundle({ cacheDir, context }),
       })
     : null
@@ -146,13 +146,13 @@ function prepareServer(input: PrepareServerInput): Promise<TemporalServer & { da
   const { runner, packages, paths, store } = input
   const built = runner.step({
     name: 'temporal',
-    timeoutMs: 45 * 60_000,
+    silenceMs: 45 * 60_000,
     action: (context) => ensureTemporalServer({ cacheDir: paths.cacheDir, context }),
   })
   const database = runner.step({
     name: 'database',
     // Ten minutes per schema step; each takes a second on a new database.
-    timeoutMs: 45 * 60_000,
+    silenceMs: 45 * 60_000,
     after: [packages, built],
     action: async (context) => prepareDatabase({ paths, store, server: await built, context }),
   })

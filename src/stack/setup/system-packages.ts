@@ -3,7 +3,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runCommand } from '../../platform/run-command.ts'
-import type { StepContext } from '../steps.ts'
+import { LONGEST_STEP_MS, type StepContext } from '../steps.ts'
 
 /** Includes the sbin folders, which root's PATH does not always contain. */
 export const SYSTEM_PATH = [process.env['PATH'] ?? '', '/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter)
@@ -48,8 +48,9 @@ export async function installPackages({ packages, context }: InstallPackagesInpu
     command: 'sh',
     args: ['-c', INSTALL_SCRIPT, 'install', (await listsAreFresh()) ? 'fresh' : 'stale', ...packages],
     env: { ...process.env, PATH: SYSTEM_PATH, DEBIAN_FRONTEND: 'noninteractive', LONGHAUL_MARK: MARK_FILE },
-    // 8 minutes: 16 s with a nearby mirror, and up to 2 minutes for another apt's lock.
-    timeoutMs: 480_000,
+    timeoutMs: LONGEST_STEP_MS,
+    // 16 s for everything with a nearby mirror, and up to 2 minutes for another apt's lock.
+    silenceMs: 480_000,
     // An interrupted dpkg must finish its current package; the script then restores what it changed.
     graceMs: 60_000,
     signal: context.signal,

@@ -35,7 +35,6 @@ export async function findS3Server(): Promise<{ program: string } | { reason: st
     revision: '-mod=readonly -buildvcs=false -trimpath -ldflags -s -w',
     commands: ['github.com/versity/versitygw/cmd/versitygw'],
     target: (key) => join('s3-server', key, 'versitygw'),
-    timeoutMs: 30 * 60_000,
     builtBy: null,
   })
   return 'path' in found ? { program: found.path } : found

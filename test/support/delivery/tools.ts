@@ -19,7 +19,6 @@ export async function findHelm({ build = false } = {}): Promise<{ program: strin
     commands: ['helm.sh/helm/v3/cmd/helm'],
     linkerFlags: await versionFlags(),
     target: (key) => join('helm', key, 'helm'),
-    timeoutMs: 40 * 60_000,
     builtBy: build ? null : 'node test/support/delivery/tools.ts, or a Helm on PATH',
   })
   return 'path' in found ? { program: found.path } : { reason: `there is no Helm here: ${found.reason}` }

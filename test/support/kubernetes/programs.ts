@@ -11,8 +11,6 @@ const PLUGINS = 'github.com/containernetworking/plugins/plugins'
 /** The module itself first: all programs of Kubernetes in one. */
 const PACKAGES = ['.', './pause', `${PLUGINS}/ipam/host-local`, `${PLUGINS}/main/loopback`, `${PLUGINS}/main/ptp`]
 const NAMES = ['etcd', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler', 'kubelet', 'kubectl']
-/** For an empty Go cache and a busy machine. */
-const BUILD_MS = 2 * 3_600_000
 /** Debian's containerd is a dependency of its Docker engine, which the set-up installs. */
 const SYSTEM = ['containerd', 'ctr', 'runc', 'unshare', 'openssl', 'tar']
 
@@ -33,7 +31,6 @@ export async function findKubernetes({ build = false } = {}): Promise<{ programs
     complete: async (folder) => {
       for (const name of NAMES) await symlink('kubernetes-server', join(folder, name))
     },
-    timeoutMs: BUILD_MS,
     builtBy: build ? null : 'node test/support/kubernetes/programs.ts',
   })
   return 'path' in found ? { programs: found.path } : no(found.reason)

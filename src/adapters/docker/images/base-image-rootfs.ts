@@ -70,8 +70,8 @@ interface RunInput {
   signal: AbortSignal | undefined
 }
 
-/** A build takes minutes with a good connection. A stalled mirror would hold it forever. */
-const BUILD_TIMEOUT_MS = 30 * 60_000
+/** A build takes a minute with a good connection. A stalled mirror would hold it forever. */
+const BUILD_TIMEOUT_MS = 2 * 60 * 60_000
 
 /** The lines of debootstrap that mark progress, which hundreds of other lines would hide. */
 const MILESTONE =

@@ -62,6 +62,9 @@ export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: st
 /** Without an engine only debootstrap can make the archive. */
 type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'> & { engine?: Engine }
 
+/** Longer than any build of the archive. */
+const WAIT_MS = 3 * 60 * 60_000
+
 /** Holds the archive's lock: one process builds the archive, and others that share the cache wait. */
 async function withArchive<T>(
   input: ArchiveInput,
@@ -70,7 +73,13 @@ async function withArchive<T>(
 ): Promise<T> {
   await makeDirectory(input.cacheDir)
   const cached = join(input.cacheDir, `${identity.archive}.tar.gz`)
-  return withDirectoryLock({ path: `${cached}.lock`, signal: input.signal }, async () => {
+  let isTold = false
+  const onWait = (): void => {
+    if (!isTold) input.log('base image: waiting for another process that makes it')
+    isTold = true
+  }
+  const lock = { path: `${cached}.lock`, timeoutMs: WAIT_MS, signal: input.signal, onWait }
+  return withDirectoryLock(lock, async () => {
     const shipped = fileURLToPath(new URL(`${identity.archive}.tar.gz`, SHIPPED))
     if (await fileExists(shipped)) return use(shipped, false)
     return use(cached, await ensureArchive(input, identity, cached))
