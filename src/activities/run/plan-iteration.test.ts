@@ -76,6 +76,41 @@ test('a selection that keeps no task stops the run with the reason', async () =>
   )
 })
 
+// The story: the run is started again on an older copy of the store, or a bucket lists an older state, when the second stage begins. Its
+// pool is stored for good, so the whole stage would draw from other tasks than in the undisturbed run.
+test('a pool is not decided while a record of an ended iteration is missing, and one that no ledger ended does not count', async () => {
+  const recipe = twoStages('keep')
+  recipe.reinforce = { ...(recipe.reinforce as NonNullable<Recipe['reinforce']>), groupSize: 2 }
+  const run = 'older-copy'
+  await putPart(store, gateKeys.gated(run, 'suite'), { suite: 'suite', repeats: 1, admitted: ['a', 'b'], refused: [] })
+  for (const iteration of [1, 2]) {
+    await putPart(store, runKeys.plan(run, 'dapo-1', iteration), {
+      schema: 'longhaul.plan/1',
+      ...{ run, stage: 'dapo-1', iteration, suite: 'suite', groupSize: 2, taskIds: ['a', 'b'] },
+    })
+  }
+  await putPart(store, runKeys.ledger(run, 'dapo-1', 1), { run, stage: 'dapo-1', iteration: 1, entries: [] })
+  const graded = async (taskId: string, index: number): Promise<void> => {
+    const record = makeRecord({
+      run,
+      stage: 'dapo-1',
+      iteration: 1,
+      taskId,
+      index,
+      verdict: index === 0 ? 'resolved' : 'unresolved',
+    })
+    await putPart(store, episodeKeys.result(record.episode), record)
+  }
+  await graded('a', 0)
+  await graded('a', 1)
+  await graded('b', 1)
+  const second = { run, stage: 'dapo-2-keep-0.6667', iteration: 1, suite: 'suite' }
+  await assert.rejects(planIteration({ store, recipe }, second), { code: 'Artifact.Missing' })
+  assert.equal(await store.readRecord(runKeys.pool(run, second.stage)), null)
+  await graded('b', 0)
+  assert.equal((await planIteration({ store, recipe }, second)).tasks, 2)
+})
+
 test('evaluations inside a stage play gated quick tasks, and those between stages play all', async () => {
   const recipe = twoStages('keep')
   recipe.evaluate = { ...recipe.evaluate, quick: ['never', 'easy', 'refused-by-the-gate'] }

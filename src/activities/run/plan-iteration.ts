@@ -3,16 +3,18 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import { LonghaulError } from '../../contracts/errors.ts'
 import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import { gateKeys, runKeys } from '../../contracts/keys.ts'
-import type { EpisodePurpose, EvaluationPurpose } from '../../contracts/episodes.types.ts'
+import type { EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
-import type { Recipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
+import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { type StagePool, drawProblems, reselectPool } from '../../domain/rewards/stage-rules.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
+import { shape, sizesOf, stageNamed } from './iteration-shape.ts'
 import { requireOwnPolicy, requireOwnSuite } from './require-recorded.ts'
+import { requireWholeStage } from './require-whole-groups.ts'
 import { finishedTraining, isCollected, isOver, recallEvaluation } from './recall-run.ts'
 import { taskRecordsOf } from '../../domain/statistics/task-difficulty.ts'
 import { readEpisodeRecords, readStageRecords } from '../episode/episode-records.ts'
@@ -77,29 +79,20 @@ async function lastOfStage(
   return last === null ? null : store.putRecord(key, last)
 }
 
-/** Group size, and the number of groups that are played concurrently. */
-export function sizesOf(
-  recipe: Recipe,
-  stage: string,
-): Pick<PlannedIteration, 'groupSize' | 'maxReplacements' | 'maxOpenGroups'> {
-  const { groupSize } = shape(recipe, purposeOf(stage))
-  const { maxReplacements, maxOpenEpisodes } = recipe.rollout
-  // One group more than fills the sampler, so that the next group has begun while the last episodes of a group end.
-  return { groupSize, maxReplacements, maxOpenGroups: Math.ceil(maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0) }
-}
-
 /** The tasks from which a reinforce stage draws its problems. */
 async function reinforcePool(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: PlanIterationInput,
 ): Promise<readonly string[]> {
   const admitted = await admittedTasks(store, input)
-  return stagePool(store, {
-    run: input.run,
-    stage: stageNamed(recipe, input.stage),
-    admitted,
-    unaudited: unauditedRewardsOf(recipe),
-  })
+  return stagePool(
+    { store, recipe },
+    {
+      run: input.run,
+      stage: stageNamed(recipe, input.stage),
+      admitted,
+    },
+  )
 }
 
 async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): Promise<readonly string[]> {
@@ -153,24 +146,6 @@ function evaluatedTasks({ evaluate }: Recipe, { iteration }: EvaluationPurpose, 
   })
 }
 
-function stageNamed({ reinforce }: Recipe, stage: string): ReinforceStageRecipe | undefined {
-  return reinforce?.stages.find(({ name }) => name === stage)
-}
-
-function shape(recipe: Recipe, purpose: EpisodePurpose): { groupSize: number; count: number | null } {
-  switch (purpose.kind) {
-    case 'evaluation':
-      return { groupSize: recipe.evaluate.attempts, count: null }
-    case 'rft':
-      return { groupSize: recipe.rft?.rolloutsPerTask ?? 1, count: recipe.rft?.tasks ?? null }
-    case 'reinforce':
-      return {
-        groupSize: recipe.reinforce?.groupSize ?? 1,
-        count: stageNamed(recipe, purpose.stage)?.problemsPerIteration ?? null,
-      }
-  }
-}
-
 export async function readPlanPage(
   store: ArtifactStore,
   { plan, from, count }: { plan: ArtifactRef; from: number; count: number },
@@ -182,21 +157,11 @@ export async function readPlanPage(
 /**
  * Determines the pool of a stage: the admitted tasks, or those that its rule keeps based on the attempts of the stage it names. Decided
  * once and stored, so that every iteration draws from the same tasks.
- * @throws LonghaulError `Batch.Empty` if the rule keeps nothing
+ * @throws LonghaulError `Batch.Empty` if the rule keeps nothing; `Artifact.Missing` if a record of that stage has disappeared
  */
 async function stagePool(
-  store: ArtifactStore,
-  {
-    run,
-    stage,
-    admitted,
-    unaudited,
-  }: {
-    run: string
-    stage: ReinforceStageRecipe | undefined
-    admitted: readonly string[]
-    unaudited: UnauditedRewards
-  },
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  { run, stage, admitted }: { run: string; stage: ReinforceStageRecipe | undefined; admitted: readonly string[] },
 ): Promise<readonly string[]> {
   const rule = stage?.select ?? null
   if (stage === undefined || rule === null) return admitted
@@ -204,7 +169,8 @@ async function stagePool(
   const stored = await store.readRecord<StagePool>(key)
   if (stored !== null) return stored.kept
 
-  const records = taskRecordsOf(await readStageRecords(store, { run, stage: rule.over }), unaudited)
+  await requireWholeStage({ store, recipe }, { run, stage: rule.over })
+  const records = taskRecordsOf(await readStageRecords(store, { run, stage: rule.over }), unauditedRewardsOf(recipe))
   const selection = reselectPool({ pool: admitted, records, rule })
   if (selection.kept.length === 0) {
     throw new LonghaulError({

@@ -21,12 +21,12 @@ const recipe = {
   rollout: { maxReplacements: 1, maxOpenEpisodes: 4 },
   reinforce: { ...made.reinforce, groupSize: 2 },
 } as Recipe
-const [LOST, GRADED] = ['could-not-grade', 'unresolved'] as const
+const [LOST, GRADED, CANCELLED] = ['could-not-grade', 'unresolved', 'cancelled'] as const
 let runs = 0
 
 /** Each task's verdicts by index; null has no record. */
 async function play(
-  tasks: Record<string, (typeof LOST | typeof GRADED | null)[]>,
+  tasks: Record<string, (typeof LOST | typeof GRADED | typeof CANCELLED | null)[]>,
   refills: Record<string, (typeof GRADED)[]>[] = [],
 ): Promise<{ run: string; stage: string; iteration: number }> {
   const place = { run: `run-${++runs}`, stage: 'dapo-1', iteration: 1 }
@@ -44,7 +44,8 @@ async function play(
   for (const [taskId, verdicts] of Object.entries(Object.assign({}, tasks, ...refills) as typeof tasks)) {
     for (const [index, verdict] of verdicts.entries()) {
       if (verdict === null) continue
-      const record = makeRecord({ ...place, taskId, index, verdict })
+      const ending = verdict === CANCELLED ? ({ disposition: verdict, verdict: null } as const) : { verdict }
+      const record = makeRecord({ ...place, taskId, index, ...ending })
       await putPart(store, episodeKeys.result(record.episode), record)
     }
   }
@@ -69,6 +70,17 @@ test('a group without some record of its episodes is refused, whatever became of
   for (const b of [[], [GRADED], [null, GRADED], [GRADED, null, GRADED], [GRADED, LOST]]) {
     const place = await play({ a: [GRADED, GRADED], b })
     await assert.rejects(requireWholeGroups({ store, recipe }, place), missing, JSON.stringify(b))
+  }
+})
+
+// The story: a run was stopped and started again twice, each time with its episodes open, and the record of a graded one disappears later.
+test('episodes that ends of the run have cancelled use up no replacement, so they do not hide that one is missing', async () => {
+  const cancelled = [CANCELLED, CANCELLED, CANCELLED]
+  await requireWholeGroups({ store, recipe }, await play({ a: [...cancelled, GRADED, GRADED] }))
+  await requireWholeGroups({ store, recipe }, await play({ a: [...cancelled, GRADED, LOST, LOST] }))
+  for (const left of [[GRADED], [GRADED, LOST], []]) {
+    const place = await play({ a: [...cancelled, ...left] })
+    await assert.rejects(requireWholeGroups({ store, recipe }, place), missing, JSON.stringify(left))
   }
 })
 

@@ -1,12 +1,13 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { sizesOf } from './plan-iteration.ts'
+import { sizesOf } from './iteration-shape.ts'
 import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 /**
@@ -36,14 +37,36 @@ export async function requireWholeGroups(
   })
 }
 
-/** A group ends with all of its graded episodes, or after all of its replacements. Its indexes have no gap. */
+/**
+ * The same for every iteration of a stage that has its ledger: what a later stage takes from this one would otherwise depend on which
+ * records are left, or on what a bucket lists.
+ * @throws LonghaulError `Artifact.Missing`
+ */
+export async function requireWholeStage(
+  deps: { store: ArtifactStore; recipe: Recipe },
+  { run, stage }: { run: string; stage: string },
+): Promise<void> {
+  const first = purposeOf(stage).kind === 'reinforce' ? 1 : 0
+  for (let iteration = first; ; iteration++) {
+    if ((await deps.store.readRecord(runKeys.plan(run, stage, iteration))) === null) return
+    // An operator may have ended the stage before this iteration, which an earlier execution had begun.
+    if ((await deps.store.readRecord(runKeys.ledger(run, stage, iteration))) === null) continue
+    await requireWholeGroups(deps, { run, stage, iteration })
+  }
+}
+
+/**
+ * A group ends with all of its graded episodes, or after all of its replacements. Its indexes have no gap. What the end of an execution, or
+ * a person, cancelled uses up no replacement, so a run that was started again may have many such records and still lack an episode.
+ */
 function isWhole(
   records: readonly EpisodeRecord[],
   { groupSize, maxReplacements }: { groupSize: number; maxReplacements: number },
 ): boolean {
   const indexes = new Set(records.map(({ index }) => index))
   if (records.some((_, index) => !indexes.has(index))) return false
-  return records.filter(isValidEpisode).length >= groupSize || records.length >= groupSize + maxReplacements
+  if (records.filter(isValidEpisode).length >= groupSize) return true
+  return records.filter(({ disposition }) => disposition !== 'cancelled').length >= groupSize + maxReplacements
 }
 
 /** The tasks of the iteration and of its refill rounds before this one. */

@@ -31,6 +31,7 @@ import { assembleTrajectory, type Trajectory } from '../../adapters/trainer-job/
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { requireWholeStage } from '../run/require-whole-groups.ts'
 import { rewardTurns, type TurnRewards } from './turn-rewards.ts'
 
 /** Where the episodes of fine-tuning are, within a run. */
@@ -187,6 +188,7 @@ async function expertRows(
 ): Promise<PlacedRow[]> {
   const rule = recipe.reinforce?.experts
   if (rule === undefined) return []
+  await requireWholeStage({ store, recipe }, { run, stage: FINE_TUNING.stage })
   const records = await readEpisodeRecords(store, { run, ...FINE_TUNING })
   const byId = new Map(records.map((record) => [record.episode, record]))
   const fineTuned = selectEpisodes(recipe, FINE_TUNING.stage, records).fates.flatMap((fate) => {

@@ -98,6 +98,23 @@ test('lists promotions whose files exist once each, newest first, and a continue
   assert.equal(named.globalStep, 3)
 })
 
+// The story: the attempt that promoted dies before it answers, and the bucket still lists the promotions without that one.
+test('a repeated promotion finds its own number although the store lists an older state', async () => {
+  const store = createDirectoryStore({ root: join(root, 'stale') })
+  const promotionOf = (run: string, on = store) =>
+    promote(on, {
+      run,
+      policy: policyRef(1),
+      score: { name: 'rl', policy: policyRef(1).version, passAt1: 0, sem: 0, tasks: 1, attempts: 1 },
+    })
+  await promotionOf('a')
+  const listed = await store.list(policyKeys.promotions)
+  const stale = { ...store, list: async () => listed }
+  assert.deepEqual(await promotionOf('b', stale), { number: 2 })
+  assert.deepEqual(await promotionOf('b', stale), { number: 2 })
+  assert.equal((await store.list(policyKeys.promotions)).length, 2)
+})
+
 let store: ArtifactStore
 let close: () => Promise<void>
 

@@ -203,8 +203,9 @@ export async function promote(
   }
   for (let number = keys.length + 1; ; number++) {
     const promotion: Promotion = { schema: 'longhaul.promotion/1', number, run, policy, score }
-    const { won } = await store.claimRecord(policyKeys.promotion(number), promotion)
-    if (won) return { number }
+    const { record, won } = await store.claimRecord(policyKeys.promotion(number), promotion)
+    // A bucket may list an older state, without the promotion of an earlier attempt.
+    if (won || (record.run === run && record.policy.version === policy.version)) return { number }
   }
 }
 
