@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
+import { isOfAnotherExecution } from '../docker/container/create-container.ts'
 import { LABELS } from '../docker/container/labels.ts'
 import { historyKept } from '../docker/images/scrubbed-image.ts'
 import { sandboxLabels, withoutRun } from '../docker/sandbox/open-sandbox.ts'
@@ -83,6 +84,13 @@ async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; 
     })
   }
   if (isTakenAway(pod)) throw lost(name, 'The sandbox of this placement is being deleted')
+  if (isOfAnotherExecution(wanted, found)) {
+    await deletePod(cluster, name)
+    throw lost(
+      name,
+      'An earlier execution of the episode left a sandbox under the name of this placement; it is being deleted',
+    )
+  }
   const deviations = podDeviations(asked, pod)
   if (deviations.length === 0) return { pod, isNew: made !== null }
   await deletePod(cluster, name)

@@ -113,6 +113,30 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.equal(looked.state.openFile, '/testbed/a/m.py')
     })
 
+    // The story: every workflow of a run is terminated, its records are replaced by an older copy or deleted, and it is started again at
+    // once. Placements count from 1 again, and the sandbox of that name has run turns that the new execution knows nothing of.
+    test('a sandbox of an earlier execution under the name of a placement is not continued', async () => {
+      const episode = `${fixture.run}/stage/0001/left/00`
+      const earlier = fixture.openInput({ episode, ownerRun: 'earlier' })
+      const left = await fixture.host.open(earlier, never)
+      const before = createPlayer(fixture.host, left)
+      assert.equal(textOf(await before.play('cd a; echo left > left.txt; cat left.txt', { fence: 5 })), 'left\n')
+      // Another attempt of the same execution continues in it.
+      const adopted = await fixture.host.open(earlier, never)
+      assert.equal(adopted.containerId, left.containerId)
+
+      const open = (placement: number) => fixture.host.open({ ...earlier, placement, ownerRun: 'later' }, never)
+      const anew = await open(1).catch((error: unknown) => {
+        assert.equal(codeOf(error), 'Sandbox.Lost')
+        return open(2)
+      })
+      assert.notEqual(anew.containerId, left.containerId)
+      assert.equal((await fixture.host.initialState(anew, never)).cwd, '/testbed')
+      const after = createPlayer(fixture.host, anew)
+      assert.equal(textOf(await after.play('pwd; cat a/left.txt 2> /dev/null || echo none')), '/testbed\nnone\n')
+      await fixture.host.close(anew)
+    })
+
     test('a retry after a crash in a replay runs only the missing turns', async () => {
       const played = await playAndLose('again', [
         'echo one >> notes.txt',

@@ -22,7 +22,8 @@ interface CreatedContainer {
 }
 
 /** Creates a container, or adopts the one that an earlier attempt created under the same deterministic name. In both cases the
- *  engine is asked for the actual settings, and a container that deviates from the specification is removed at once.
+ *  engine is asked for the actual settings, and a container that deviates from the specification is removed at once. So is one that
+ *  another execution of the owner left under that name.
  *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` if the name belongs
  *  to something else; `Sandbox.Unsafe` if the new container deviates, `Sandbox.Lost` if the adopted one does */
 export async function createOrAdopt({ engine, spec, equip }: CreateContainerInput): Promise<CreatedContainer> {
@@ -45,6 +46,10 @@ export async function createOrAdopt({ engine, spec, equip }: CreateContainerInpu
       continue
     }
     requireSameOwner(name, spec.Labels ?? {}, existing.Config.Labels)
+    if (isOfAnotherExecution(spec.Labels ?? {}, existing.Config.Labels)) {
+      await removeContainer({ engine, name: existing.Id })
+      continue
+    }
     await requireSafe(engine, asAdopted(spec, existing), existing)
     return { container: engine.docker.getContainer(existing.Id), existing }
   }
@@ -93,6 +98,15 @@ function requireSameOwner(name: string, wanted: Record<string, string>, found: R
     message: 'A container of this name belongs to something else',
     details: { name, label: differing, wanted: wanted[differing] ?? null, found: found[differing] ?? null },
   })
+}
+
+/**
+ * A placement's number belongs to one execution, as long as its record exists. Where records are gone (an older copy of the store, a folder
+ * that was deleted) the numbers begin anew, and the container of that name has run turns of which this execution knows nothing.
+ */
+export function isOfAnotherExecution(wanted: Record<string, string>, found: Record<string, string>): boolean {
+  const [mine, theirs] = [wanted[LABELS.ownerRun] ?? '', found[LABELS.ownerRun] ?? '']
+  return mine !== '' && theirs !== '' && mine !== theirs
 }
 
 /** Takes over the settings in which an earlier attempt may differ: creation time, host process, processors of the pool. */
