@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { writeFile } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { useOwnStore } from '../../../test/support/command-line.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
 import { rebench } from '../../../test/support/datasets/published-rows.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
@@ -12,7 +13,7 @@ import { findNewestSplit } from '../../adapters/datasets/newest-split.ts'
 import { identityOfImport } from '../../adapters/datasets/published-suite.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { suiteKeys } from '../../contracts/keys.ts'
+import { gateKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
 import type { PublishedPart, SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
@@ -61,9 +62,10 @@ function prepare(
     suites?: Record<string, SuiteSource>
     tasks?: number
     quick?: string[]
+    run?: string
   } = {},
 ) {
-  const { filters = {}, which = 'train', tasks = null, quick = null, suites = {} } = options
+  const { filters = {}, which = 'train', tasks = null, quick = null, suites = {}, run } = options
   const data = { train: source, heldOut: source, filters: { ...OFF, ...filters } }
   const recipe = { name: 'test', data, evaluate: { tasks, quick, suites } } as Recipe
   const places = { hubUrl, findFile: (path: string) => join(root, path) }
@@ -72,7 +74,8 @@ function prepare(
     load: (...args: [never, never]) => loadPublished(...args, places),
     newestSplit: (source: { dataset: string; revision: string | null }) => findNewestSplit({ ...source, hubUrl }),
   }
-  return prepareSuite({ store, loadTasks: loadTasksAndFile, published, recipe }, which)
+  const named = run === undefined ? {} : { run }
+  return prepareSuite({ store, loadTasks: loadTasksAndFile, published, recipe, ...named }, which)
 }
 
 async function taskIds(suite: string): Promise<string[]> {
@@ -193,4 +196,46 @@ test('an additional suite is prepared whole by its name, and an unknown name is 
   const { code, message } = await refusal(prepare(hub(), server.url, { which: 'june', suites }))
   assert.equal(code, 'Config.Invalid')
   assert.match(message, /evaluate\.suites/)
+})
+
+// The story: a run is started again a week later, or by a worker of another machine. Its file of rows has been edited meanwhile, or is not
+// there. Each evaluation of a run asks for its suite again too, so an edit in the middle of a run had the same effect.
+test('a run keeps the suite that has passed its gate, whatever becomes of its file', async () => {
+  const path = join(root, 'edited.jsonl')
+  const write = (rows: readonly Record<string, unknown>[]) =>
+    writeFile(path, rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join(''))
+  const source: SuiteSource = { kind: 'file', path: 'edited.jsonl', ...structuredClone(PART) }
+  const of = (run: string, which = 'heldOut') => prepare(source, null, { run, which, suites: { more: source } })
+  const gate = (run: string, suite: string) =>
+    putPart(store, gateKeys.gated(run, suite), { suite, repeats: 1, admitted: ['owner__thing-1'], refused: [] })
+  const plan = (run: string, stage: string, iteration: number, suite: string) =>
+    putPart(store, runKeys.plan(run, stage, iteration), {
+      schema: 'longhaul.plan/1',
+      ...{ run, stage, iteration, suite, groupSize: 1, taskIds: ['owner__thing-1'] },
+    })
+  await write(ROWS)
+  const first = await of('evaluated')
+  await gate('evaluated', first.suite)
+  await plan('evaluated', 'eval-nightly', 0, first.suite)
+  await plan('evaluated', 'eval-nightly.more', 0, first.suite)
+  await plan('ungated', 'eval-nightly', 0, first.suite)
+  await plan('trained', 'dapo-1', 1, first.suite)
+  await gate('trained', first.suite)
+  await putPart(store, runKeys.overlap('compared'), { train: first.suite, evaluated: [first.suite] })
+  await gate('compared', first.suite)
+
+  await write(ROWS.slice(1))
+  const changed = await of('new')
+  assert.notEqual(changed.suite, first.suite)
+  assert.deepEqual(await of('evaluated'), first)
+  assert.deepEqual(await of('evaluated', 'more'), { ...first, name: 'test-more' })
+  assert.deepEqual(await of('trained', 'train'), { ...first, name: 'test-train' })
+  assert.equal((await of('compared')).suite, first.suite)
+  assert.equal((await of('compared', 'train')).suite, first.suite)
+  // Whose tasks failed their gate may mend them and start the run again.
+  assert.equal((await of('ungated')).suite, changed.suite)
+
+  await rm(path)
+  assert.deepEqual(await of('evaluated'), first)
+  await assert.rejects(of('new'))
 })

@@ -7,6 +7,7 @@ import { NEWEST_SPLIT, type SuiteManifest, type SuiteSource, type Task } from '.
 import type { PublishedSource, PublishedSuite } from '../../adapters/datasets/published-suite.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
+import { begunSuite } from './begun-suite.ts'
 import { claimSuiteOrigin, storeSuite } from './suite-origin.ts'
 import { suiteName } from '../run/resolve-recipe.ts'
 import { sha256Hex } from '../../platform/hash.ts'
@@ -25,7 +26,8 @@ export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters
 
 /**
  * Creates the suite that a recipe names and stores it under the hash of its source and rows, so that an equal suite of another run
- * finds the same tasks, images and gates. The held-out suite contains only as many tasks as the recipe evaluates.
+ * finds the same tasks, images and gates. The held-out suite contains only as many tasks as the recipe evaluates. A run that has begun
+ * to play a suite of a file keeps it, whatever becomes of the file.
  */
 export async function prepareSuite(
   deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe; run?: string },
@@ -35,6 +37,11 @@ export async function prepareSuite(
   const source = sourceOf(recipe, which)
   // Curation applies to training only; an evaluation uses the whole published set.
   const filters = which === 'train' ? recipe.data.filters : undefined
+  const begun =
+    deps.run !== undefined && (source.kind === 'rows' || source.kind === 'file')
+      ? await begunSuite(store, { run: deps.run, which })
+      : null
+  if (begun !== null) return { suite: begun.hash, name: suiteName(recipe, which), tasks: begun.taskIds.length }
   if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
     const pinned = await pinSource({ store, published: deps.published, run: deps.run }, source, which)
     const input = {
