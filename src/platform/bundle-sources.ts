@@ -1,5 +1,10 @@
 /** Modules of `src/workflows` that each bundle of workflow code loads first, in the order in which they see an activation. */
-export const WORKFLOW_INTERCEPTORS = ['trace-interceptors', 'query-interceptors', 'input-interceptors'] as const
+export const WORKFLOW_INTERCEPTORS = [
+  'trace-interceptors',
+  'query-interceptors',
+  'input-interceptors',
+  'starting-children',
+] as const
 
 const MAP = /\/\/# sourceMappingURL=data:application\/json;[^,]*base64,/g
 

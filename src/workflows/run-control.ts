@@ -26,6 +26,7 @@ import type {
 } from '../contracts/workflows.types.ts'
 import { failRun } from './failures.ts'
 import { PLAYING_WAIT_MS } from './run-child.ts'
+import { isStarting } from './starting-children.ts'
 
 export interface RunControl {
   paused: boolean
@@ -212,10 +213,16 @@ export function steerOpen(
 }
 
 async function passOnLater(childId: string, isOpen: () => boolean, order: () => RunControl): Promise<void> {
-  for (let waitMs = FIRST_REPETITION_MS; isOpen() && waitMs <= LAST_REPETITION_MS; waitMs *= 2) {
+  for (let waitMs = FIRST_REPETITION_MS; isOpen(); ) {
     if (!patched('passed-on-again')) return
     try {
-      await sleep(waitMs, { summary: `the start of ${childId}`.slice(0, 200) })
+      // As long as the start takes: the server ends it, or the cancellation of this workflow does.
+      if (isStarting(childId) && patched('passed-on-at-start')) await condition(() => !isStarting(childId))
+      else {
+        if (waitMs > LAST_REPETITION_MS) return
+        await sleep(waitMs, { summary: `the start of ${childId}`.slice(0, 200) })
+        waitMs *= 2
+      }
     } catch {
       // An exception in the handler of a signal would close a cancelled workflow before its children.
       return

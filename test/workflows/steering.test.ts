@@ -119,10 +119,20 @@ for (const [what, isLate] of [
       'it has started',
     )
     assert.ok(driver.callsOf('advanceEpisode').length <= 2, 'at most the steps under way')
+    assert.deepEqual(ordersOf(driver, isLate), [0], 'the order comes with the start')
     await job.update('resume')
     await job.result<EvaluateResult>()
     assert.equal(driver.callsOf('gradeSubmission').length, 6)
   })
+}
+
+/** Seconds between the start of a workflow and each order that it received. */
+function ordersOf(driver: Awaited<ReturnType<typeof evaluateSix>>['driver'], isIt: (id: string) => boolean): number[] {
+  const events = driver.runs.find(({ workflowId }) => isIt(workflowId))?.history.events ?? []
+  const secondOf = (index: number): number => Number(events[index]?.eventTime?.seconds ?? 0)
+  return events.flatMap((event, index) =>
+    event.workflowExecutionSignaledEventAttributes?.signalName === 'control' ? [secondOf(index) - secondOf(0)] : [],
+  )
 }
 
 // The story: an operator pauses a run in the second in which it has requested the start of its rollout. The input of the rollout names no
@@ -154,13 +164,38 @@ for (const [what, isLate] of [
       driver.runs.some(({ workflowId }) => workflowId === asked),
       'it has started',
     )
-    // The order is repeated after 1, 2, 4 … s. The first groups may have begun before it arrives.
+    assert.deepEqual(
+      ordersOf(driver, (id) => id === asked),
+      [0],
+      'the order comes with the start',
+    )
+    // The first groups may have begun before it arrives.
     assert.ok(groupsOf(driver) <= before + 2, `${groupsOf(driver) - before} groups began during the pause`)
     await job.update('resume')
     await job.result()
     assert.ok(groupsOf(driver) >= before + 6)
   })
 }
+
+// The story: a server under load takes ten minutes to start a stage, longer than an order is repeated without knowing of its start.
+test('a pause is not given up while the server still has to start a stage', async () => {
+  const isLate = (id: string): boolean => id.endsWith('/dapo-1')
+  let isAsked = false
+  const startDelayMs = (id: string): number => {
+    if (!isLate(id)) return 0
+    isAsked = true
+    return 600_000
+  }
+  const { driver, job } = await trainOnSix({}, { startDelayMs })
+  await driver.runUntil(() => isAsked)
+  const before = groupsOf(driver)
+  await job.update<SteeredRun>('pause')
+  await driver.advance(3_600_000)
+  assert.deepEqual(ordersOf(driver, isLate), [0])
+  assert.ok(groupsOf(driver) <= before + 2)
+  await job.update('resume')
+  await job.result()
+})
 
 // The story: an operator pauses a run hard to restart an engine. A placement would fail, or hold a sandbox for nothing.
 test('an episode that loses its sandbox during a hard pause gets another after the pause', async () => {
