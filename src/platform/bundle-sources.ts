@@ -3,7 +3,7 @@ export const WORKFLOW_INTERCEPTORS = [
   'trace-interceptors',
   'query-interceptors',
   'input-interceptors',
-  'starting-children',
+  'start-interceptors',
 ] as const
 
 const MAP = /\/\/# sourceMappingURL=data:application\/json;[^,]*base64,/g

@@ -26,7 +26,7 @@ import type {
 } from '../contracts/workflows.types.ts'
 import { failRun } from './failures.ts'
 import { PLAYING_WAIT_MS } from './run-child.ts'
-import { isStarting } from './starting-children.ts'
+import { isStarting } from './start-interceptors.ts'
 
 export interface RunControl {
   paused: boolean
@@ -217,7 +217,7 @@ async function passOnLater(childId: string, isOpen: () => boolean, order: () => 
     if (!patched('passed-on-again')) return
     try {
       // As long as the start takes: the server ends it, or the cancellation of this workflow does.
-      if (isStarting(childId) && patched('passed-on-at-start')) await condition(() => !isStarting(childId))
+      if (isStarting(childId) && patched('passed-on-at-start')) await condition(() => !isStarting(childId), '1 day')
       else {
         if (waitMs > LAST_REPETITION_MS) return
         await sleep(waitMs, { summary: `the start of ${childId}`.slice(0, 200) })

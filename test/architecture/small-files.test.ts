@@ -20,6 +20,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'src/stack/doctor/kubernetes-checks.ts': 'one file for each group of checks',
   'src/stack/doctor/runtime-checks.ts': 'one file for each group of checks',
   'src/workflows/query-interceptors.ts': 'the bundler loads it by its path',
+  'src/workflows/start-interceptors.ts': 'the bundler loads it by its path',
   'src/stack/postgres/prepare-database.ts': 'joined with schema.ts it would import what imports it',
   'src/workflows/read-evaluation.ts': 'one file for each workflow',
   'src/workflows/watch.ts': 'one file for each workflow',

@@ -47,7 +47,7 @@ const PATHS = {
 } as const
 
 /** More files than this are a reason to join two, or to write the reason for a higher number into the record. */
-const MOST = { turn: 38, update: 69, evaluation: 196 }
+const MOST = { turn: 38, update: 70, evaluation: 197 }
 
 for (const [path, starts] of Object.entries(PATHS) as [keyof typeof PATHS, (typeof PATHS)['turn']][]) {
   test(`one ${path} passes at most ${MOST[path]} files`, (t) => {

@@ -26,7 +26,7 @@ describe('pods of an API', () => {
     })
   const makeFixture: MakeFixture = async (topic, files) => {
     const made = await createSandboxFixture(`pods-${topic}`, files)
-    return podsFixture(made, { host: await makeHost(), anotherHost: () => makeHost(), dispose: () => made.dispose() })
+    return podsFixture(made, { host: await makeHost(), anotherHost: makeHost, dispose: () => made.dispose() })
   }
 
   before(async () => {

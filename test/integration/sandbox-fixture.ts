@@ -38,8 +38,8 @@ export interface ContractFixture {
   host: ContractHost
   run: string
   openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
-  /** Another worker that reaches the same sandboxes; its caller disposes of it. */
-  anotherHost(): Promise<ContractHost>
+  /** Another worker that reaches the same sandboxes, of this stack or another one; its caller disposes of it. */
+  anotherHost(namespaceId?: string): Promise<ContractHost>
   /** Names of the graders of this run, without those that are being removed. */
   graders(): Promise<string[]>
   /** Ends a sandbox or grader from outside, as an operator would. */
@@ -89,7 +89,8 @@ export async function createSandboxFixture(
     host,
     image,
     run,
-    anotherHost: async () => createDockerSandboxHost({ engine, hostId: 'other', hostQueue: 'other' }),
+    anotherHost: async (namespaceId = '') =>
+      createDockerSandboxHost({ engine, hostId: 'other', hostQueue: 'other', namespaceId }),
     graders: async () =>
       (await listSandboxes({ engine, run })).filter(({ role }) => role !== 'agent').map(({ name }) => name),
     kill: async (name) => void (await engine.docker.getContainer(name).kill()),

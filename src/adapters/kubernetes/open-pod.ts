@@ -1,10 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
-import { isOfAnotherExecution } from '../docker/container/create-container.ts'
 import { LABELS } from '../docker/container/labels.ts'
 import { historyKept } from '../docker/images/scrubbed-image.ts'
-import { sandboxLabels, withoutRun } from '../docker/sandbox/open-sandbox.ts'
+import { isOfThisExecution, sandboxLabels, withoutRun } from '../docker/sandbox/open-sandbox.ts'
 import { PROXY_PORT } from '../docker/sandbox/relay/relay-pool.ts'
 import { encodeInit, parseReady } from '../docker/sandbox/runner-wire.ts'
 import type { Cluster } from './cluster.ts'
@@ -84,7 +83,7 @@ async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; 
     })
   }
   if (isTakenAway(pod)) throw lost(name, 'The sandbox of this placement is being deleted')
-  if (isOfAnotherExecution(wanted, found)) {
+  if (!isOfThisExecution(name, wanted, found)) {
     await deletePod(cluster, name)
     throw lost(
       name,

@@ -79,7 +79,11 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
       await made.dispose()
     }
     const host = await hostAs('worker')
-    return podsFixture(made, { host, anotherHost: () => hostAs('worker'), dispose: async () => undefined })
+    return podsFixture(made, {
+      host,
+      anotherHost: (namespaceId) => hostAs('worker', { namespaceId }),
+      dispose: async () => undefined,
+    })
   }
   return {
     cluster,
@@ -120,7 +124,7 @@ export async function importInto(
 
 interface PodsFixtureParts {
   host: PodSandboxHost
-  anotherHost: () => Promise<PodSandboxHost>
+  anotherHost: (namespaceId?: string) => Promise<PodSandboxHost>
   dispose: () => Promise<void>
 }
 

@@ -137,6 +137,23 @@ export function describeReplay(makeFixture: MakeFixture): void {
       await fixture.host.close(anew)
     })
 
+    // The story: two stacks share an engine, and runs without a name of their own are called after the day.
+    test('a sandbox of another stack under the name of a placement is neither used nor removed', async () => {
+      const [mine, theirs] = await Promise.all([fixture.anotherHost('mine'), fixture.anotherHost('theirs')])
+      try {
+        const episode = `${fixture.run}/stage/0001/shared/00`
+        const input = fixture.openInput({ episode, ownerRun: 'mine' })
+        const opened = await mine.open(input, never)
+        await assert.rejects(theirs.open({ ...input, ownerRun: 'theirs' }, never), { code: 'Sandbox.Lost' })
+        const next = await theirs.open({ ...input, ownerRun: 'theirs', placement: 2 }, never)
+        assert.ok(await fixture.isRunning(opened.name))
+        await Promise.all([mine.close(opened), theirs.close(next)])
+      } finally {
+        mine.dispose()
+        theirs.dispose()
+      }
+    })
+
     test('a retry after a crash in a replay runs only the missing turns', async () => {
       const played = await playAndLose('again', [
         'echo one >> notes.txt',

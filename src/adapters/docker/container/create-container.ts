@@ -13,6 +13,8 @@ interface CreateContainerInput {
   spec: ContainerCreateOptions
   /** Further preparation of a new container before its start. It runs while the container is inspected. */
   equip?: () => Promise<void>
+  /** Whether a container with these labels may be adopted; otherwise it is removed first. @default any with the same identity */
+  mayAdopt?: (labels: Record<string, string>) => boolean
 }
 
 interface CreatedContainer {
@@ -22,11 +24,15 @@ interface CreatedContainer {
 }
 
 /** Creates a container, or adopts the one that an earlier attempt created under the same deterministic name. In both cases the
- *  engine is asked for the actual settings, and a container that deviates from the specification is removed at once. So is one that
- *  another execution of the owner left under that name.
+ *  engine is asked for the actual settings, and a container that deviates from the specification is removed at once.
  *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` if the name belongs
  *  to something else; `Sandbox.Unsafe` if the new container deviates, `Sandbox.Lost` if the adopted one does */
-export async function createOrAdopt({ engine, spec, equip }: CreateContainerInput): Promise<CreatedContainer> {
+export async function createOrAdopt({
+  engine,
+  spec,
+  equip,
+  mayAdopt,
+}: CreateContainerInput): Promise<CreatedContainer> {
   const name = spec.name ?? ''
   for (let attempt = 1; ; attempt += 1) {
     const created = await create(engine, spec)
@@ -46,7 +52,7 @@ export async function createOrAdopt({ engine, spec, equip }: CreateContainerInpu
       continue
     }
     requireSameOwner(name, spec.Labels ?? {}, existing.Config.Labels)
-    if (isOfAnotherExecution(spec.Labels ?? {}, existing.Config.Labels)) {
+    if (mayAdopt?.(existing.Config.Labels) === false) {
       await removeContainer({ engine, name: existing.Id })
       continue
     }
@@ -98,15 +104,6 @@ function requireSameOwner(name: string, wanted: Record<string, string>, found: R
     message: 'A container of this name belongs to something else',
     details: { name, label: differing, wanted: wanted[differing] ?? null, found: found[differing] ?? null },
   })
-}
-
-/**
- * A placement's number belongs to one execution, as long as its record exists. Where records are gone (an older copy of the store, a folder
- * that was deleted) the numbers begin anew, and the container of that name has run turns of which this execution knows nothing.
- */
-export function isOfAnotherExecution(wanted: Record<string, string>, found: Record<string, string>): boolean {
-  const [mine, theirs] = [wanted[LABELS.ownerRun] ?? '', found[LABELS.ownerRun] ?? '']
-  return mine !== '' && theirs !== '' && mine !== theirs
 }
 
 /** Takes over the settings in which an earlier attempt may differ: creation time, host process, processors of the pool. */

@@ -1,7 +1,7 @@
 import type { ContainerInspectInfo } from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../../contracts/sandbox.types.ts'
-import { containerName } from '../container/labels.ts'
+import { containerName, LABELS } from '../container/labels.ts'
 import { type ContainerLabels, containerSpec } from '../container/container-spec.ts'
 import { mayStartAgain, startOnce } from '../container/container-state.ts'
 import { createOrAdopt } from '../container/create-container.ts'
@@ -49,6 +49,7 @@ export async function createSandboxContainer(
         const container = context.engine.docker.getContainer(name)
         context.runners.hold(name, await attachRunner({ container, request: line }))
       },
+      mayAdopt: (found) => isOfThisExecution(name, spec.Labels ?? {}, found),
     })
     requireUsable(name, existing)
     if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
@@ -98,6 +99,30 @@ async function imageForAgent(
   input: OpenSandboxInput & { digest: string; signal: AbortSignal },
 ): Promise<string> {
   return input.scrubHistory === true ? scrubbedImage({ engine, keeper, ...input }) : input.image
+}
+
+/**
+ * Whether the sandbox that already has the name of a placement was opened by an attempt of the same execution. A placement's number
+ * belongs to one execution as long as its record exists. Where records are gone (an older copy of the store, a folder that was deleted)
+ * the numbers begin anew, and the sandbox of that name has run turns that this execution knows nothing of.
+ * @returns false if it may be removed
+ * @throws LonghaulError `Sandbox.Lost` if it may be in use by another stack, whose runs can have the same names; the next placement has
+ *   another name
+ */
+export function isOfThisExecution(
+  name: string,
+  wanted: Record<string, string>,
+  found: Record<string, string>,
+): boolean {
+  const differs = (label: string): boolean => (wanted[label] ?? '') !== '' && wanted[label] !== found[label]
+  if (differs(LABELS.namespaceId)) {
+    throw new LonghaulError({
+      code: 'Sandbox.Lost',
+      message: 'A sandbox of another stack has the name of this placement',
+      details: { name },
+    })
+  }
+  return !differs(LABELS.ownerRun)
 }
 
 /** Shortens an episode id for a name: the id begins with the run, which the name already contains. */
