@@ -29,7 +29,7 @@ export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters
 /**
  * Creates the suite that a recipe names and stores it under the hash of its source and rows, so that an equal suite of another run
  * finds the same tasks, images and gates. The held-out suite contains only as many tasks as the recipe evaluates. A run that has begun
- * to play a suite of a file keeps it, whatever becomes of the file.
+ * to play a suite keeps it, whatever becomes of its source.
  */
 export async function prepareSuite(
   deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe; run?: string },
@@ -39,11 +39,7 @@ export async function prepareSuite(
   const source = sourceOf(recipe, which)
   // Curation applies to training only; an evaluation uses the whole published set.
   const filters = which === 'train' ? recipe.data.filters : undefined
-  const begun =
-    deps.run !== undefined && (source.kind === 'rows' || source.kind === 'file')
-      ? await begunSuite(store, { run: deps.run, which })
-      : null
-  if (begun !== null) return { suite: begun.hash, name: suiteName(recipe, which), tasks: begun.taskIds.length }
+  const begun = deps.run === undefined ? null : await begunSuite(store, { run: deps.run, which })
   if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
     const pinned = await pinSource({ store, published: deps.published, run: deps.run }, source, which)
     const input = {
@@ -52,7 +48,7 @@ export async function prepareSuite(
       filters,
       take: which === 'heldOut' ? recipe.evaluate.tasks : null,
     }
-    const made = await preparePublished({ store, published: deps.published }, input)
+    const made = begun ?? (await preparePublished({ store, published: deps.published }, input))
     if (which === 'heldOut') requireQuick(recipe, made.taskIds)
     return {
       suite: made.hash,
@@ -63,6 +59,7 @@ export async function prepareSuite(
         : {}),
     }
   }
+  if (begun !== null) return { suite: begun.hash, name: suiteName(recipe, which), tasks: begun.taskIds.length }
   const { tasks: loaded, file } = await deps.loadTasks(source, filters)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
   if (which === 'heldOut')
