@@ -28,9 +28,30 @@ const TABLE: [string, Partial<OrphanedResourceFacts>, string][] = [
   ['of another stack', { namespaceId: 'ns-2' }, 'keep other-stack'],
   ['of another stack and past its maximum life', { namespaceId: 'ns-2', ageMs: 70 * HOUR_MS }, 'keep other-stack'],
   [
+    'of another stack and ended a moment ago',
+    { namespaceId: 'ns-2', state: 'ended', endedForMs: 1000 },
+    'keep other-stack',
+  ],
+  // A database was lost, or its stack is gone: its own reaper would have removed these.
+  [
     'of another stack and ended long ago',
     { namespaceId: 'ns-2', state: 'ended', endedForMs: HOUR_MS },
-    'keep other-stack',
+    'remove lease-over',
+  ],
+  [
+    'of another stack and ended by its lease',
+    { namespaceId: 'ns-2', state: 'ended', endedForMs: 0, endedByLease: true },
+    'remove lease-over',
+  ],
+  [
+    'of another stack, created a lease ago and never started',
+    { namespaceId: 'ns-2', state: 'created', ageMs: 600_001 },
+    'remove never-started',
+  ],
+  [
+    'of another stack on another host and ended long ago',
+    { namespaceId: 'ns-2', host: 'h2', state: 'ended', endedForMs: HOUR_MS },
+    'keep other-host',
   ],
   ['of another host', { host: 'h2' }, 'keep other-host'],
   ['of another host and past its maximum life', { host: 'h2', ageMs: 70 * HOUR_MS }, 'keep other-host'],

@@ -53,19 +53,31 @@ export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' }
 const BUILD_LIFE_MS = 20 * 60_000
 
 /**
- * First half of the decision, without asking the owner. A resource of another stack or host is never touched at any age, because this
- * Temporal server cannot tell whether its owner is open.
+ * First half of the decision, without asking the owner. A resource of another host is never touched at any age. One of another namespace
+ * on this host is touched only once its lease is over, when no owner can use it any more: this Temporal server cannot tell whether its
+ * owner is open. It may be what a lost database has left, and nobody else would remove it.
  */
 export function decideReap(facts: OrphanedResourceFacts, reaper: Reaper): ReapDecision | { kind: 'ask-owner' } {
-  const { namespaceId, host, role, ageMs, leaseMs, maxLifeMs } = facts
+  const { namespaceId, host, role, ageMs, maxLifeMs } = facts
   if (host !== '' && host !== reaper.host) return keep('other-host')
   if (role === 'build') return ageMs > BUILD_LIFE_MS ? remove('abandoned-build') : keep('young-build')
   if (namespaceId !== '' && reaper.namespaceId === null) return keep('namespace-unknown')
-  if (namespaceId !== '' && namespaceId !== reaper.namespaceId) return keep('other-stack')
+  const over = decideByLease(facts)
+  if (namespaceId !== '' && namespaceId !== reaper.namespaceId) return over ?? keep('other-stack')
   if (ageMs > maxLifeMs) return remove('past-max-life')
-  if (facts.state === 'ended' && (facts.endedByLease || (facts.endedForMs ?? 0) > leaseMs)) return remove('lease-over')
-  if (facts.state === 'created' && ageMs > leaseMs) return remove('never-started')
+  if (over !== null) return over
   return namespaceId === '' ? keep('owner-is-no-workflow') : { kind: 'ask-owner' }
+}
+
+function decideByLease({
+  state,
+  endedByLease,
+  endedForMs,
+  ageMs,
+  leaseMs,
+}: OrphanedResourceFacts): ReapDecision | null {
+  if (state === 'ended' && (endedByLease || (endedForMs ?? 0) > leaseMs)) return remove('lease-over')
+  return state === 'created' && ageMs > leaseMs ? remove('never-started') : null
 }
 
 export interface OwnedPlacement {
