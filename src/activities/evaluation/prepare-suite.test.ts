@@ -211,7 +211,12 @@ test('a run keeps the suite that has passed its gate, whatever becomes of its fi
   const plan = (run: string, stage: string, iteration: number, suite: string) =>
     putPart(store, runKeys.plan(run, stage, iteration), {
       schema: 'longhaul.plan/1',
-      ...{ run, stage, iteration, suite, groupSize: 1, taskIds: ['owner__thing-1'] },
+      run,
+      stage,
+      iteration,
+      suite,
+      groupSize: 1,
+      taskIds: ['owner__thing-1'],
     })
   await write(ROWS)
   const first = await of('evaluated')

@@ -86,7 +86,12 @@ test('a pool is not decided while a record of an ended iteration is missing, and
   for (const iteration of [1, 2]) {
     await putPart(store, runKeys.plan(run, 'dapo-1', iteration), {
       schema: 'longhaul.plan/1',
-      ...{ run, stage: 'dapo-1', iteration, suite: 'suite', groupSize: 2, taskIds: ['a', 'b'] },
+      run,
+      stage: 'dapo-1',
+      iteration,
+      suite: 'suite',
+      groupSize: 2,
+      taskIds: ['a', 'b'],
     })
   }
   await putPart(store, runKeys.ledger(run, 'dapo-1', 1), { run, stage: 'dapo-1', iteration: 1, entries: [] })
