@@ -100,6 +100,17 @@ test('an empty line of a hunk is context that lost its blank, and a remark on li
   assert.equal(readPatchedFiles(patch).length, 1)
 })
 
+test('only a file that loses all its lines in its only hunk counts as deleted', () => {
+  const changed = [{ source: 'a/x.py', target: 'b/x.py' }]
+  assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +0,0 @@\n-a\n`), [{ source: 'a/x.py', target: '/dev/null' }])
+  assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +0,1 @@\n-a\n+b\n`), changed)
+  assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +1 @@\n-a\n+b\n@@ -9 +0,0 @@\n-c\n`), changed)
+})
+
+test('a command with one name begins no file', () => {
+  refused('diff --git  b/x.py\nold mode 100644\n', 1)
+})
+
 test('the last line may have no line end', () => {
   assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +1 @@\n-a\n+b`), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
