@@ -7,6 +7,13 @@ export interface ToolResult {
   stderr: string
 }
 
+export interface ToolInput {
+  /** For the tool's standard input. */
+  input?: string | undefined
+  /** @default the worker's own */
+  env?: NodeJS.ProcessEnv
+}
+
 /** Schedulers answer within seconds, or are so busy that a later retry is better. */
 export const TOOL_DEADLINE_MS = 60_000
 
@@ -14,12 +21,16 @@ export const TOOL_DEADLINE_MS = 60_000
  * Runs a scheduler's command to its end. The caller judges a non-zero exit code.
  * @throws LonghaulError `Trainer.Unavailable` if the program is missing or does not end
  */
-export function runTool(tool: string, args: string[], input = ''): Promise<ToolResult> {
+export function runTool(
+  tool: string,
+  args: string[],
+  { input = '', env = process.env }: ToolInput = {},
+): Promise<ToolResult> {
   return new Promise((resolve, reject) => {
     const child = execFile(
       tool,
       args,
-      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024, env: withoutFilters(process.env) },
+      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024, env: withoutFilters(env) },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code
         if (typeof code === 'number') resolve({ code, stdout, stderr })

@@ -158,7 +158,7 @@ export interface KubectlInput {
 /** Runs kubectl to its end. The caller judges a non-zero exit code. @throws LonghaulError `Trainer.Unavailable` if kubectl cannot be
  *  run */
 export function runKubectl({ args, input }: Omit<KubectlInput, 'purpose'>): Promise<ToolResult> {
-  return runTool('kubectl', args, input)
+  return runTool('kubectl', args, { input })
 }
 
 /** @throws LonghaulError `Trainer.Unavailable` for every non-zero exit code, with `refused` if the request certainly had no effect */

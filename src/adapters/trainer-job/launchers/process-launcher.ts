@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { attemptDirectory, leaseHolder, readHandle, writeHandle } from '../job/attempt-files.ts'
-import { trainerArguments } from './launch-command.ts'
+import { trainerArguments, trainerEnvironment } from './launch-command.ts'
 import type { Attempt, Launcher } from './launcher.types.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 import { type HostProcess, identifyOnHost, livenessOf, stopSession } from '../../../platform/processes.ts'
@@ -12,7 +12,7 @@ import { makeDirectory } from '../../../platform/files.ts'
 export interface TrainerCommand {
   /** Python interpreter of the trainer's environment. */
   python: string
-  /** Added to the launcher's own environment. Contains PYTHONPATH if the package is not installed there. */
+  /** Variables that every job gets. Contains PYTHONPATH if the package is not installed there. */
   env?: Record<string, string>
 }
 
@@ -52,7 +52,9 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
     },
     async stop(attempt, graceMs) {
       const identity = await identityOf(attempt)
-      return identity === null || stopSession(identity, graceMs)
+      if (identity === null) return true
+      // Nothing here reaches a process of another host, so that it is not gone.
+      return livenessOf(identity) !== 'unknown' && stopSession(identity, graceMs)
     },
   }
 }
@@ -89,7 +91,7 @@ async function launchTrainer(
       detached: true,
       stdio: ['ignore', output.fd, output.fd],
       env: {
-        ...process.env,
+        ...trainerEnvironment(),
         OMP_WAIT_POLICY: 'PASSIVE',
         ...env,
         ...traceVariables(),

@@ -4,9 +4,10 @@ import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { readHandle, writeHandle } from '../job/attempt-files.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
-import { isUncertain, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'
+import { isUncertain, runTool, TOOL_DEADLINE_MS, type ToolInput } from '../job/run-tool.ts'
 import { explainPending, remedyForEnd, remedyForRefusal } from './slurm-remedies.ts'
 import { commentOf, slurmScript } from './slurm-script.ts'
+import { submissionEnvironment } from './launch-command.ts'
 
 export interface SlurmLauncherInput {
   /** Null for the site's defaults. */
@@ -49,7 +50,10 @@ export function createSlurmLauncher({
     settleMs,
     launchMs,
     async launch(attempt) {
-      const answer = await askSlurm('sbatch', ['--parsable'], slurmScript({ options, command, attempt }))
+      const answer = await askSlurm('sbatch', ['--parsable'], {
+        input: slurmScript({ options, command, attempt }),
+        env: submissionEnvironment(),
+      })
       // `123` or `123;cluster`.
       const slurmJob = /^\d+/.exec(answer)?.[0]
       if (slurmJob === undefined) {
@@ -64,13 +68,14 @@ export function createSlurmLauncher({
     async stop(attempt, graceMs) {
       const id = await slurmJobOf(attempt)
       if (id === null) return true
+      const cancel = (...how: string[]) => runTool('scancel', [...how, ofName(attempt), id])
       // A pending job has no shell to signal.
-      await runTool('scancel', ['--state=PENDING', id])
+      await cancel('--state=PENDING')
       // Signals the steps, not the shell around them.
-      await runTool('scancel', ['--signal=TERM', id])
+      await cancel('--signal=TERM')
       if (await isGone(attempt, graceMs, pollMs)) return true
-      await runTool('scancel', ['--full', '--signal=KILL', id])
-      await runTool('scancel', [id])
+      await cancel('--full', '--signal=KILL')
+      await cancel()
       return isGone(attempt, KILL_WAIT_MS, pollMs)
     },
   }
@@ -79,12 +84,17 @@ export function createSlurmLauncher({
 async function look(attempt: Attempt): Promise<AttemptState> {
   const id = await slurmJobOf(attempt)
   if (id === null) return { kind: 'absent', how: 'unknown to Slurm' }
-  const seen = await stateOf(id)
-  if (seen === null) return accounted(id)
-  if (ENDED.test(seen.state)) return accounted(id, seen)
+  const seen = await stateOf(attempt, id)
+  if (seen === null) return accounted(attempt, id)
+  if (ENDED.test(seen.state)) return accounted(attempt, id, seen)
   if (seen.state !== 'PENDING') return { kind: 'alive' }
   const { why, isHopeless } = explainPending(seen.reason, id)
   return isHopeless ? { kind: 'alive', blockedBy: why } : { kind: 'alive', queuedBy: why }
+}
+
+/** Numbers begin again where a site sets up its scheduler anew: the number of an old handle is then somebody else's job. */
+function ofName({ job }: Attempt): string {
+  return `--name=${job.jobId}`
 }
 
 /** Returns the job id from the handle, or from the comment if the submitter died before it wrote the handle. Null if Slurm knows no
@@ -92,7 +102,7 @@ async function look(attempt: Attempt): Promise<AttemptState> {
 async function slurmJobOf(attempt: Attempt): Promise<string | null> {
   const handle = await readHandle<SlurmHandle>(attempt)
   if (handle !== null) return handle.slurmJob
-  const text = await askSlurm('squeue', ['--noheader', '--states=all', `--name=${attempt.job.jobId}`, '--format=%i|%k'])
+  const text = await askSlurm('squeue', ['--noheader', '--states=all', ofName(attempt), '--format=%i|%k'])
   const wanted = commentOf(attempt)
   const found = text
     .split('\n')
@@ -109,11 +119,12 @@ interface SeenJob {
 }
 
 /** Returns null once the controller has forgotten the job (MinJobAge after its end). */
-async function stateOf(id: string): Promise<SeenJob | null> {
+async function stateOf(attempt: Attempt, id: string): Promise<SeenJob | null> {
   const { code, stdout, stderr } = await runTool('squeue', [
     '--noheader',
     '--states=all',
     `--jobs=${id}`,
+    ofName(attempt),
     '--format=%T|%r',
   ])
   if (code === 0) {
@@ -125,12 +136,13 @@ async function stateOf(id: string): Promise<SeenJob | null> {
 }
 
 /** Returns how the job ended, if the site keeps accounts; otherwise the trainer's own report must suffice. */
-async function accounted(id: string, seen?: SeenJob): Promise<AttemptState> {
+async function accounted(attempt: Attempt, id: string, seen?: SeenJob): Promise<AttemptState> {
   const { code, stdout } = await runTool('sacct', [
     '--noheader',
     '--allocations',
     '--parsable2',
     `--jobs=${id}`,
+    ofName(attempt),
     '--format=State,ExitCode',
   ]).catch(() => ({ code: 1, stdout: '' }))
   const [state, exit] = (code === 0 ? (stdout.trim().split('\n')[0] ?? '') : '').split('|')
@@ -161,7 +173,7 @@ function endOf(state = 'forgotten', reason = ''): string {
 
 /** Runs a command and refuses every non-zero exit code. @throws LonghaulError `Trainer.Unavailable`, with `refused` if the command
  *  certainly had no effect */
-async function askSlurm(tool: string, args: string[], input = ''): Promise<string> {
+async function askSlurm(tool: string, args: string[], input: ToolInput = {}): Promise<string> {
   const { code, stdout, stderr } = await runTool(tool, args, input)
   if (code === 0) return stdout
   throw refusalOf(tool, code, stderr)

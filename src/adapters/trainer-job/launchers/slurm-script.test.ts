@@ -21,7 +21,7 @@ test('one rank needs neither torchrun nor a rendezvous, and unusual paths stay o
   execFileSync('bash', ['-n'], { input: script })
   const line = script.split('\n').find((text) => text.startsWith('srun')) ?? ''
   // The step's command, said instead of run.
-  const said = execFileSync('bash', ['-c', `srun() { bash -c "\${4/exec/echo}"; }\n${line} wait`], {
+  const said = execFileSync('bash', ['-c', `srun() { bash -c "\${5/exec/echo}"; }\n${line} wait`], {
     encoding: 'utf8',
     env: { HOME: '/nowhere', PATH: process.env['PATH'] ?? '' },
   })

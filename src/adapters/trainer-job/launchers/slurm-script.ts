@@ -1,10 +1,11 @@
 import { join } from 'node:path'
 import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { attemptDirectory } from '../job/attempt-files.ts'
-import { trainerArguments } from './launch-command.ts'
+import { SLURM_CREDENTIAL, trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
 import { shellWord } from '../../../platform/run-command.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** Extra time for Slurm itself beyond the job's limit. */
@@ -62,10 +63,12 @@ export function slurmScript(input: {
   return [
     '#!/bin/bash',
     ...headers.map((header) => `#SBATCH ${header}`),
+    `unset ${SLURM_CREDENTIAL}`,
     ...Object.entries(environment).map(([name, value]) => `export ${name}=${shellWord(value)}`),
     ...(rendezvous === null ? [] : ['export MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)']),
     // The node's own rank is known only inside the task.
-    `srun --kill-on-bad-exit=1 bash -c ${shellWord(`exec ${node}`)} &`,
+    // A site that exports nothing to jobs (SBATCH_EXPORT, --export) would withhold the variables above from the task too.
+    `srun --export=ALL --kill-on-bad-exit=1 bash -c ${shellWord(`exec ${node}`)} &`,
     'task=$!',
     // Signals the steps, because srun itself would answer TERM by killing them.
     `trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1 TERM`,
@@ -81,9 +84,10 @@ function wordOf(word: string): string {
   return /\$(MASTER|SLURM_NODEID)/.test(word) ? `"${word}"` : shellWord(word)
 }
 
-/** Identifies the attempt in Slurm: the key names the job, the fence names the attempt. */
+/** Identifies the attempt in Slurm: the key names the job, the fence names the attempt, and the hash of the job's directory names the
+ *  store, because the equal job of another one has the same key. */
 export function commentOf({ job, fence }: Attempt): string {
-  return `longhaul:${job.key.slice(0, 32)}:${fence}`
+  return `longhaul:${job.key.slice(0, 32)}:${fence}:${sha256Hex(job.jobDirectory).slice(0, 16)}`
 }
 
 function named(name: string, value: string | number | null | undefined): string[] {
