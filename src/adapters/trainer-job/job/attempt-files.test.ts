@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { claimFence, highestFence, specPath } from './attempt-files.ts'
+import { exampleAttempt } from '../../../../test/support/launcher-examples.ts'
+import { attemptDirectory, claimFence, highestFence, readHandle, specPath, writeHandle } from './attempt-files.ts'
 
 let jobDirectory: string
 
@@ -22,4 +23,17 @@ test('the first of many launchers wins a fence, and its spec stays', async () =>
   assert.equal(await highestFence(jobDirectory), 1)
   assert.equal(await claimFence({ jobDirectory, fence: 2, spec: {} }), true)
   assert.equal(await highestFence(jobDirectory), 2)
+})
+
+/** A file system may keep the name of a file and lose its bytes. Every look at the job then failed, and none could stop it. */
+test('a handle that a machine lost with its power counts as none', async () => {
+  const { job } = exampleAttempt({ nodes: 1, ranksPerNode: 1 })
+  const attempt = { job: { ...job, jobDirectory }, fence: 3 }
+  assert.equal(await readHandle(attempt), null)
+  await writeHandle(attempt, { slurmJob: '7' })
+  assert.deepEqual(await readHandle(attempt), { slurmJob: '7' })
+  for (const torn of ['', '{"slurmJ', '\0\0\0\0']) {
+    await writeFile(join(attemptDirectory(jobDirectory, 3), 'handle.json'), torn)
+    assert.equal(await readHandle(attempt), null)
+  }
 })

@@ -125,14 +125,10 @@ async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-/** What a launcher stored to find its attempt again: a process, a container, a job number. Null if nothing is stored yet. */
+/** What a launcher stored to find its attempt again: a process, a container, a job number. Null if nothing is stored yet, or a machine
+ *  lost its power before its disk had it: the launcher then finds the attempt in another way. */
 export async function readHandle<T>({ job, fence }: Attempt): Promise<T | null> {
-  try {
-    return JSON.parse(await readFile(handlePath(job.jobDirectory, fence), 'utf8')) as T
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null
-    throw error
-  }
+  return (await readJson(handlePath(job.jobDirectory, fence))) as T | null
 }
 
 export async function writeHandle({ job, fence }: Attempt, handle: unknown): Promise<void> {

@@ -70,11 +70,11 @@ export function createDockerLauncher(input: DockerLauncherInput): Launcher {
     look: async (attempt) => look(await docker(), attempt),
     async stop(attempt, graceMs) {
       const client = await docker()
-      if (isGone(await look(client, attempt))) return true
-      await ignoring(
-        [NOT_FOUND, NOT_RUNNING],
-        client.getContainer(nameOf(attempt)).stop({ t: Math.ceil(graceMs / 1000) }),
-      )
+      const found = await inspect(client, attempt)
+      if (found === null || isGone(stateOf(found, attempt))) return true
+      // By its id, because the name may belong to a newer attempt by now.
+      const container = client.getContainer(found.Id)
+      await ignoring([NOT_FOUND, NOT_RUNNING], container.stop({ t: Math.ceil(graceMs / 1000) }))
       return isGone(await look(client, attempt))
     },
   }
@@ -128,10 +128,13 @@ export function trainerContainer(input: {
   }
 }
 
+async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
+  return stateOf(await inspect(client, attempt), attempt)
+}
+
 /** A container with a lower fence belongs to an earlier attempt that holds the name; one with a higher fence has replaced this
  *  attempt. */
-async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
-  const found = await inspect(client, attempt)
+function stateOf(found: Docker.ContainerInspectInfo | null, attempt: Attempt): AttemptState {
   if (found === null || isOfAnotherStore(found, attempt) || fenceOf(found) < attempt.fence)
     return { kind: 'absent', how: 'gone with its container' }
   if (fenceOf(found) > attempt.fence) return { kind: 'over', code: null, how: 'replaced by a newer container' }
