@@ -164,6 +164,9 @@ export const alarmKeys = {
   since: 'alarms/since.json',
 }
 
+/** Training jobs that may run, with those who have them: files for the workers that share the jobs' files. */
+export const trainerJobKeys = { all: 'training-jobs' }
+
 export const recipeKeys = {
   /** A recipe that was pushed under a name. */
   pushed: (name: string) => `recipes/${name}.json`,

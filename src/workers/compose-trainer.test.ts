@@ -8,23 +8,27 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { inActivity } from '../../test/support/activity-context.ts'
 import { startSilentServer } from '../../test/support/loopback.ts'
+import { eventually } from '../../test/support/hang.ts'
 import { python, withoutPython, writeTwoPolicies } from '../../test/support/python.ts'
-import { makeJobStore, writeTestBatch } from '../../test/support/training-jobs.ts'
+import { LONG_JOB, makeJobStore, writeTestBatch } from '../../test/support/training-jobs.ts'
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
 import { createWarmServers, type WarmServer } from '../../test/support/warm-servers.ts'
 import { CANARY_FILE } from '../adapters/policy-server/canary.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
+import { exitReport, leaseHolder } from '../adapters/trainer-job/job/attempt-files.ts'
 import { encodeSafetensors } from '../adapters/trainer-job/batch/safetensors.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
+import type { ActivityHeartbeat } from '../contracts/waits.types.ts'
 import type { TrackerRecipe } from '../contracts/trackers.types.ts'
 import type { PolicyServerRecipe, Recipe } from '../contracts/recipe.types.ts'
+import { livenessOf } from '../platform/processes.ts'
 import { NO_ROOTS } from '../../test/support/no-roots.ts'
 import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH } from './connect.ts'
-import { readWorkerEnvironment } from './worker-environment.ts'
+import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { putPart } from '../../test/support/record-examples.ts'
 
 describe('trainer worker', { skip: withoutPython }, () => {
@@ -34,11 +38,12 @@ describe('trainer worker', { skip: withoutPython }, () => {
   let base: PolicyRef
   let activities: TrainerActivities
   let dispose = async (): Promise<void> => {}
+  let environment: WorkerEnvironment
 
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'trainer-worker-'))
     ;({ store, base } = await makeJobStore(root))
-    const environment = readWorkerEnvironment({
+    environment = readWorkerEnvironment({
       LONGHAUL_ARTIFACTS: join(root, 'store'),
       LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
       LONGHAUL_CACHE: join(root, 'cache'),
@@ -64,6 +69,30 @@ describe('trainer worker', { skip: withoutPython }, () => {
     const [earlier, later] = jobs.map(timesOf).sort((a, b) => (a[0] ?? 0) - (b[0] ?? 0))
     const ended = earlier?.at(-1) ?? Number.NaN
     assert.ok(ended <= (later?.[0] ?? 0), `one worked until ${ended}, the other from ${later?.[0]}`)
+  })
+
+  test('a job whose worker shut down is ended by the next worker if its run was terminated meanwhile', async () => {
+    const job = await prepareJob('terminated', LONG_JOB)
+    const controller = new AbortController()
+    const left = inActivity(() => activities.runTrainingJob(job), {
+      signal: controller.signal,
+      isWorkerShutdown: true,
+      onHeartbeat: (heartbeat) => {
+        if ((heartbeat as ActivityHeartbeat).facts !== null) controller.abort()
+      },
+    })
+    await assert.rejects(left)
+    const directory = store.path(runKeys.job('terminated', 'rft', 1, 0))
+    const holder = await leaseHolder(directory, 1)
+    assert.equal(holder && livenessOf(holder), 'alive')
+    const next = await composeTrainer(environment, PASS_THROUGH, {
+      namespaceId: 'namespace-1',
+      stateOf: async () => ({ kind: 'closed' }),
+      roots: NO_ROOTS,
+    })
+    await eventually(async () => assert.equal(holder && livenessOf(holder), 'dead'))
+    await next.dispose()
+    assert.equal((await exitReport(directory, 1))?.code, 75)
   })
 
   test('a job whose MLflow never answers ends, and the other tracker gets its figures', async (t) => {

@@ -5,10 +5,11 @@ import { Context } from '@temporalio/activity'
 import { Runtime } from '@temporalio/worker'
 import { type Fleets, fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
-import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
+import type { Launcher } from '../adapters/trainer-job/launchers/launcher.types.ts'
 import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
-import { type PreparedJob, directoryOf, prepareJob } from '../adapters/trainer-job/job/job-spec.ts'
+import { type LaunchedJob, type PreparedJob, directoryOf, prepareJob } from '../adapters/trainer-job/job/job-spec.ts'
 import { writePolicyRef } from '../adapters/trainer-job/job/policy-directory.ts'
+import { whileOwned } from '../adapters/trainer-job/job/job-owners.ts'
 import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { type ActivityScope, activity } from '../activities/runtime/activity-runtime.ts'
@@ -29,11 +30,13 @@ import { recordJob, recordTraining } from '../activities/training/record-trainin
 import { referencePolicy } from '../activities/training/policies.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
+import type { TrainerRecipe } from '../contracts/recipe.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { startJobWatch } from './job-watch.ts'
 import { type Interposers, chatClientsOf, connectStore, policyClientsOf, putToSleep } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import type { FleetPlan } from '../adapters/engines/fleet-files.ts'
@@ -63,7 +66,22 @@ export async function composeTrainer(
   const { enginesDir, hostId, leaseMs, policyApiKey, python } = environment
   const root = fleetsRoot(enginesDir, namespaceId)
   const fleets = openFleets(root)
-  const watch = startEngineWatch({ fleets, stateOf, leaseMs, log: Runtime.instance().logger })
+  const log = Runtime.instance().logger
+  const host = hostId ?? hostname()
+  const launcherOf = createLauncher({ python, env: trainerEnv })
+  const watches = [
+    startEngineWatch({ fleets, stateOf, leaseMs, log }),
+    startJobWatch({
+      store,
+      namespaceId,
+      host,
+      stateOf,
+      otherPlayerOf: ({ run, workflowId, runId }) =>
+        findOtherPlayer({ store, roots, run, player: { workflowId, runId } }),
+      launcherOf,
+      log,
+    }),
+  ]
   return {
     workers: [
       {
@@ -75,12 +93,13 @@ export async function composeTrainer(
           recipes,
           policies: policyClientsOf(environment, { recipes, store }, between.policy),
           chats: chatClientsOf(recipes),
-          trainer: { python, env: trainerEnv },
+          launcherOf,
+          namespaceId,
           engines: {
             store,
             fleets,
             root,
-            host: hostId ?? hostname(),
+            host,
             python,
             trainerEnv,
             hasKey: policyApiKey !== null,
@@ -90,7 +109,9 @@ export async function composeTrainer(
         }),
       },
     ],
-    dispose: () => watch.stop(),
+    dispose: async () => {
+      await Promise.all(watches.map((watch) => watch.stop()))
+    },
   }
 }
 
@@ -102,16 +123,27 @@ function isOnThisMachine(url: string): boolean {
 interface TrainerDependencies extends PublishDependencies {
   store: ArtifactStore
   roots: RootRegistry
-  trainer: TrainerCommand
+  launcherOf: (trainer: TrainerRecipe) => Launcher
+  namespaceId: string
   engines: EngineDependencies
 }
 
 /** Composes training jobs and the publishing of their policies. */
 function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
-  const { store } = deps
-  const launcherOf = createLauncher(deps.trainer)
+  const { store, launcherOf } = deps
   const oneAtATime = createMutex()
   const track = createTracking(deps)
+
+  /** Notes for whom a job runs, so that it can be ended if its run ends while no worker follows it. */
+  const ownedBy =
+    (run: string, trainer: TrainerRecipe, { owner }: ActivityScope) =>
+    <T>(job: LaunchedJob, work: () => Promise<T>): Promise<T> => {
+      const { namespaceId, engines } = deps
+      const callerId = owner.owner
+      const workflows = { workflowId: rootOf({ owner: callerId, run }), callerId, runId: owner.ownerRun }
+      const noted = { namespaceId, run, ...workflows, host: engines.host, trainer }
+      return whileOwned({ store, job, owner: noted }, work)
+    }
 
   /** The output is stored before its version is announced, so that another host can continue from it. */
   const train = async ({ run, policy, batch }: TrainingJobInput, job: PreparedJob, scope: ActivityScope) => {
@@ -123,8 +155,14 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
     const folders = [{ key: directoryOf(batch.key), files: [BATCH_FILE, BATCH_MANIFEST] }]
     return store.weights.use({ policy, part, folders, signal }, async () => {
-      const result = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
-        runJob({ job, ...following }),
+      const result = await ownedBy(
+        run,
+        recipe.trainer,
+        scope,
+      )(job, () =>
+        followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
+          runJob({ job, ...following }),
+        ),
       )
       const kept = await store.weights.keep({ policy: result.policy, signal })
       return (await readKept(store, job)) ?? { ...result, policy: kept }
@@ -181,7 +219,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
         const launcher = launcherOf(trainer)
         const window = await haveWindow(
           { store, trainer, policy: store.weights.local(ref) },
-          { launcher, scope, oneAtATime },
+          { launcher, scope, oneAtATime, whileOwned: ownedBy(run, trainer, scope) },
         )
         // The wait for the server starts now, because the trainer was working until now.
         waiting.startedMs = Date.now()
@@ -286,7 +324,7 @@ function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): 
 }
 
 /** Returns the root workflow's id, because a stage requests engines too and closes before its run. */
-function rootOf({ owner, run }: FleetPlan): string {
+function rootOf({ owner, run }: Pick<FleetPlan, 'owner' | 'run'>): string {
   const roots = [workflowIds.train(run), workflowIds.evaluation(run)]
   return roots.find((root) => owner === root || owner.startsWith(`${root}/`)) ?? owner
 }

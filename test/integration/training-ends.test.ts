@@ -3,6 +3,8 @@
  * stops the stage with its code and publishes nothing, what stands still is named, stopped and continued.
  */
 import assert from 'node:assert/strict'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -29,11 +31,16 @@ const STALL_S = 60
 describe('failures of training jobs', { skip: needsServer || withoutPython }, () => {
   let world: StallWorld
   let base: PolicyRef
+  let worker: ChildProcess
+
+  const startWorker = async (): Promise<void> => {
+    worker = await world.startRole('trainer', 'trainer', { LONGHAUL_PYTHON: python ?? '' })
+  }
 
   before(async () => {
     world = await openStallWorld({ placeOn: null })
     base = await importBasePolicy({ store: world.store, directory: join(root, 'policies/demo-base/model') })
-    await world.startRole('trainer', 'trainer', { LONGHAUL_PYTHON: python ?? '' })
+    await startWorker()
   })
 
   after(() => world?.close())
@@ -90,6 +97,22 @@ describe('failures of training jobs', { skip: needsServer || withoutPython }, ()
     assert.ok(eventsOf(run, 2).includes('resumed'))
     const steps = [1, 2].flatMap((fence) => eventsOf(run, fence)).filter((event) => event === 'opt_step')
     assert.equal(steps.length, LONG_JOB)
+  })
+
+  /** Temporal tells nobody: the activity has no worker, and a terminated workflow cleans nothing up. */
+  test('a run that is terminated while its trainer worker is dead keeps its job until the next worker starts', async () => {
+    const run = 'left-behind'
+    const workflowId = await train(run, 'rft', undefined, LONG_JOB)
+    await eventually(async () => assert.ok(eventsOf(run, 1).includes('checkpoint')))
+    const { pid } = JSON.parse(readFileSync(join(jobOf(run), 'leases/1.json'), 'utf8')) as { pid: number }
+    // It must not end by itself meanwhile.
+    process.kill(pid, 'SIGSTOP')
+    const died = once(worker, 'exit')
+    worker.kill('SIGKILL')
+    await died
+    await world.connection.client.workflow.getHandle(workflowId).terminate('enough')
+    await startWorker()
+    await eventually(async () => assert.deepEqual(exitCodesOf(run), [75]))
   })
 
   /** Starts a stage whose next step is a training job. */

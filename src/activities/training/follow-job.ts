@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { Context } from '@temporalio/activity'
 import type { Launcher } from '../../adapters/trainer-job/launchers/launcher.types.ts'
+import type { LaunchedJob } from '../../adapters/trainer-job/job/job-spec.ts'
 import { type RunJobInput, runUntilCommitted } from '../../adapters/trainer-job/job/run-job.ts'
 import {
   findWindow,
@@ -43,19 +44,29 @@ function isWorkerShutdown(): boolean {
   return Context.current().cancellationDetails?.workerShutdown === true
 }
 
+export interface HaveWindowOptions {
+  launcher: Launcher
+  scope: ActivityScope
+  oneAtATime: Mutex
+  /** Notes for whom the job runs. */
+  whileOwned: <T>(job: LaunchedJob, work: () => Promise<T>) => Promise<T>
+}
+
 /**
  * Provides the reference log-probabilities for a server of a policy with a rope. Exports contain them. For a base policy the trainer
  * computes them once, because only the trainer knows what the weights give there.
  */
 export async function haveWindow(
   input: WindowJobInput,
-  { launcher, scope, oneAtATime }: { launcher: Launcher; scope: ActivityScope; oneAtATime: Mutex },
+  { launcher, scope, oneAtATime, whileOwned }: HaveWindowOptions,
 ): Promise<WindowFile | null> {
   const found = await findWindow(input)
   if (found === null || !('job' in found)) return found
   const run = () =>
-    followJob(launcher, scope, { jobId: found.job.jobId, doing: WINDOW }, (following) =>
-      runUntilCommitted({ job: found.job, ...following }, readWindow),
+    whileOwned(found.job, () =>
+      followJob(launcher, scope, { jobId: found.job.jobId, doing: WINDOW }, (following) =>
+        runUntilCommitted({ job: found.job, ...following }, readWindow),
+      ),
     )
   return launcher.isElsewhere ? run() : oneAtATime(run)
 }

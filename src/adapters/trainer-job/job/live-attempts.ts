@@ -32,9 +32,30 @@ export async function findLiveAttempt(
       const isSilent = (await progressAge(jobDirectory, attempt.fence)) > limits.stallMs
       return isSilent ? null : { host: state.host }
     }
-    if (state.kind === 'over' || (await leaseHolder(jobDirectory, attempt.fence)) !== null) return null
+    if (state.kind === 'over' || (await hasBegun(jobDirectory, attempt.fence))) return null
   }
   return 'absent'
+}
+
+async function hasBegun(jobDirectory: string, fence: number): Promise<boolean> {
+  return (await leaseHolder(jobDirectory, fence)) !== null || (await exitReport(jobDirectory, fence)) !== null
+}
+
+/**
+ * The launched attempts at a job that its launcher is asked about when nobody has the job any more: beside those without a report the
+ * newest with one. That a trainer has reported its end does not say that its process has ended (one that hangs as it exits), nor that its
+ * scheduler has not started it again.
+ */
+export async function launchedAttempts(store: ArtifactStore, jobDirectory: string): Promise<Attempt[]> {
+  const attempts: Attempt[] = []
+  for (let fence = await highestFence(jobDirectory); fence > 0; fence--) {
+    const report = await exitReport(jobDirectory, fence)
+    if (report?.class === NOT_LAUNCHED) continue
+    const job = await jobOf(store, jobDirectory, fence)
+    if (job !== null) attempts.push({ job, fence })
+    if (report !== null) break
+  }
+  return attempts
 }
 
 async function unfinished(store: ArtifactStore, jobDirectory: string): Promise<Attempt[]> {
