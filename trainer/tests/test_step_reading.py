@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import command, state
 from longhaul_trainer.step.failpoints import VARIABLE
 from longhaul_trainer.step.inputs import open_input
+from longhaul_trainer.step.place import launch_id
 from longhaul_trainer.step.spec import Execution, WindowSpec, parse_spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
 
@@ -706,7 +708,7 @@ def attempt(monkeypatch: pytest.MonkeyPatch, root: Path, error: Exception | None
 
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(command, "find_silent", lambda path, *, world: {1: f"at {path.relative_to(root)} of {world}"})
-    return command._attempt(spec_at(root), None, None, False)  # type: ignore[arg-type]
+    return command._attempt(spec_at(root), None, None, False, "")  # type: ignore[arg-type]
 
 
 def test_an_attempt_that_lost_ranks_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -784,7 +786,7 @@ def test_the_first_rank_to_fail_reports_the_reason(
         # The heartbeat thread creates this directory.
         report.parent.mkdir(parents=True, exist_ok=True)
         if reported is not None:
-            report.write_text(json.dumps({"code": reported}))
+            report.write_text(json.dumps({"code": reported, "launch": launch_id()}))
         return real(*arguments)
 
     monkeypatch.setattr(command, "_attempt", fail_after_another)
@@ -796,19 +798,49 @@ def test_the_first_rank_to_fail_reports_the_reason(
         assert found.get("rank") == (int(rank) or None)
 
 
-def test_a_report_of_an_earlier_attempt_is_not_taken_for_another_ranks(
+@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize("variable", ["SLURM_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "MASTER_PORT"])
+def test_a_report_of_an_earlier_launch_of_the_attempt_is_not_taken_for_another_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str, variable: str
+) -> None:
+    """A site requeues a batch job: the same fence again, on other nodes, and a file server whose clock is ahead."""
+    path, report = write_spec(tmp_path)
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv(variable, "1")
+    report.parent.mkdir(parents=True)
+    report.write_text(json.dumps({"code": 75, "launch": launch_id()}))
+    os.utime(report, (4e9, 4e9))
+    monkeypatch.setenv(variable, "2")
+    stub_attempt(monkeypatch, 69)
+    assert command.step(path, dry_run=False) == 69
+    found = json.loads(report.read_text())
+    assert (found["code"], found.get("rank", 0)) == (69, int(rank))
+
+
+def test_an_attempt_that_begins_removes_the_report_of_its_earlier_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If it is killed, nothing would tell its end from that of the earlier launch."""
     path, report = write_spec(tmp_path)
+    spec = json.loads(path.read_text())
+    spec["execution"] |= {"nodes": 1, "ranks_per_node": 1, "cp": 1}
+    path.write_text(json.dumps(spec))
+    monkeypatch.delenv("RANK", raising=False)
     report.parent.mkdir(parents=True)
-    report.write_text(json.dumps({"code": 78}))
-    monkeypatch.setattr(command.time, "time", lambda: report.stat().st_mtime + 1)
-    stub_attempt(monkeypatch, 69)
-    monkeypatch.setenv("RANK", "0")
-    assert command.step(path, dry_run=False) == 69
-    assert command._has_report_since(report, report.stat().st_mtime)
-    assert not command._has_report_since(report, report.stat().st_mtime + 1)
-    assert not command._has_report_since(report.parent, 0)
+    report.write_text(json.dumps({"code": 75, "launch": "earlier"}))
+    monkeypatch.setattr(command, "die_with_launcher", lambda: None)
+    monkeypatch.setattr(StopFlag, "install", lambda self: None)
+    seen: list[bool] = []
+    monkeypatch.setattr(command, "hit", lambda place: seen.append(report.exists()))
+    command.step(path, dry_run=False)
+    assert seen[-1] is False
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"code": 75}'])
+def test_a_report_that_names_no_launch_is_nobodys(tmp_path: Path, text: str) -> None:
+    (tmp_path / "exit.json").write_text(text)
+    assert command._report_of(tmp_path, "") is None
+    assert command._report_of(tmp_path / "none", "") is None
 
 
 def test_one_of_several_ranks_reports_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

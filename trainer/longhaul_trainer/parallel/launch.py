@@ -7,6 +7,7 @@ reaches the port can run code in the job. Here the store listens on loopback onl
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from datetime import timedelta
@@ -81,4 +82,6 @@ if __name__ == "__main__":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     # The endpoint is unused. Without one torchrun warns that it ignores --master-addr.
-    main(["--nnodes=1", f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *sys.argv[1:]])
+    # The id tells the ranks of this launch from those of another one of the same attempt.
+    rendezvous = [f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", f"--rdzv-id={secrets.token_hex(8)}"]
+    main(["--nnodes=1", *rendezvous, *sys.argv[1:]])

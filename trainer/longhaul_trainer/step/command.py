@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from longhaul_trainer.parallel.rank_heartbeat import Beat, find_silent, format_s
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.lease import Lease
-from longhaul_trainer.step.place import die_with_launcher, is_one_of_many
+from longhaul_trainer.step.place import die_with_launcher, is_one_of_many, launch_id
 from longhaul_trainer.step.progress import Progress, Silent, place_of
 from longhaul_trainer.step.spec import JobSpec, Spec, WindowSpec, read_spec
 from longhaul_trainer.step.stop import StopFlag
@@ -69,34 +68,45 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
     # A dry run only reads files and needs no other ranks.
     rank = 0 if dry_run else int(os.environ.get("RANK", "0"))
-    began = time.time()
+    launch = launch_id()
     try:
         progress = Progress(attempt_dir, spec.fence) if rank == 0 else Silent()
     except OSError as error:
         print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE
     heartbeat = None if dry_run or not is_one_of_many() else Beat(attempt_dir / RANKS, rank, lambda: place_of(progress))
-    code, message, facts = _attempt(spec, progress, stop, dry_run)
+    code, message, facts = _attempt(spec, progress, stop, dry_run, launch)
     if heartbeat is not None:
         heartbeat.close()
     progress.close()
-    if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
+    by_others = _report_of(attempt_dir, launch)
+    if rank != 0 and (code == OK or by_others is not None):
         return code
-    if rank == 0 and code in BY_OTHERS and _has_report_since(attempt_dir / EXIT, began):
+    if rank == 0 and code in BY_OTHERS and by_others is not None:
         # Another rank failed first and reported why. This rank only lost a peer.
-        return json.loads((attempt_dir / EXIT).read_text())["code"]
-    return _finish(attempt_dir, spec, progress, code, message, {**facts, "rank": rank} if rank else facts)
+        return by_others
+    facts = {**facts, "launch": launch, **({"rank": rank} if rank else {})}
+    return _finish(attempt_dir, spec, progress, code, message, facts)
 
 
-def _has_report_since(path: Path, began: float) -> bool:
-    return path.is_file() and path.stat().st_mtime >= began
+def _report_of(attempt_dir: Path, launch: str) -> int | None:
+    """The code that a rank of this launch has reported.
+
+    A site may start an attempt again, whose first launch has left a report. Times do not tell them apart: a file server has a clock of
+    its own.
+    """
+    try:
+        report = json.loads((attempt_dir / EXIT).read_text())
+    except (OSError, ValueError):
+        return None
+    return int(report["code"]) if isinstance(report, dict) and report.get("launch") == launch else None
 
 
 def _attempt(
-    spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool
+    spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool, launch: str
 ) -> tuple[int, str, dict[str, Any]]:
     try:
-        return OK, "", _run(spec, progress, stop, dry_run)
+        return OK, "", _run(spec, progress, stop, dry_run, launch)
     except LostRanks as error:
         return error.code, f"{_missing(spec)} {error.message}", {}
     except JobError as error:
@@ -144,7 +154,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
+def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool, launch: str) -> dict[str, Any]:
     progress.emit("started", job_id=spec.job_id, key=spec.key, attempt=spec.attempt, layout=spec.execution.layout())
     if spec.execution.ranks == 1 or dry_run:
         # A single process returns a committed job's outputs without importing torch, which takes seconds.
@@ -152,7 +162,7 @@ def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run
             return found
         lease = Lease(spec.job_dir, spec.fence)
         if not dry_run:
-            lease.acquire()
+            _begin(spec, lease, launch)
         ranks = None
     else:
         with heavy_imports():
@@ -168,13 +178,21 @@ def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run
         if (found := ranks.first(lambda: _find_committed(spec))) is not None:
             return found
         lease = Lease(spec.job_dir, spec.fence)
-        ranks.first(lease.acquire)
+        ranks.first(lambda: _begin(spec, lease, launch))
     hit("started")
     if isinstance(spec, WindowSpec):
         from longhaul_trainer.step.window_job import run_window
 
         return run_window(spec, progress=progress, lease=lease, stop=stop, ranks=ranks, dry_run=dry_run)
     return _train(spec, progress, lease, stop, ranks, dry_run)
+
+
+def _begin(spec: JobSpec, lease: Lease, launch: str) -> None:
+    """Takes the lease. The report of an earlier launch of this attempt would be read as the end of this one if this one is killed."""
+    lease.acquire()
+    attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
+    if _report_of(attempt_dir, launch) is None:
+        (attempt_dir / EXIT).unlink(missing_ok=True)
 
 
 def _train(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import sys
 from typing import NoReturn
@@ -11,6 +12,18 @@ from typing import NoReturn
 
 def is_one_of_many() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+# Together they differ between two launches of one attempt: a site that requeues a batch job counts its restarts, and elsewhere torchrun
+# has another run or port.
+LAUNCH = ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_RESTART_COUNT")
+
+
+def launch_id() -> str:
+    """The same on all ranks of one launch, and on no rank of another one."""
+    if "RANK" not in os.environ:
+        return secrets.token_hex(8)
+    return "/".join(os.environ.get(name, "") for name in LAUNCH)
 
 
 def die_with_launcher() -> None:
