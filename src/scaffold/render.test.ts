@@ -98,6 +98,10 @@ test('breaks nested marks and leaves operators, markup and lists alone', () => {
   }
 })
 
+test('a name between bars without a bracket before it is no mark, also at the end of the text', () => {
+  assert.equal(createDefuse()('< x|b|'), '< x|b|')
+})
+
 test('a name between bars has 1 to 64 characters', () => {
   assert.equal(defuse('<|x|>'), '<\\|x|>')
   assert.equal(defuse(`<|${'x'.repeat(64)}|>`), `<\\|${'x'.repeat(64)}|>`)

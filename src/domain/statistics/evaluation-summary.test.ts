@@ -325,6 +325,18 @@ test('the audited score equals the score when everything is paid, and is absent 
   assert.notDeepEqual(differs.audited?.interval, differs.interval)
 })
 
+test('the interval of the audited score counts unpaid attempts as failed', () => {
+  const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
+  const facts = [...played('a', [1, 0], audit('agrees')), ...played('b', [1, 1], audit('void'))]
+  const { audited } = summarize(facts, { unaudited: 'refuse' })
+  assert.deepEqual(audited?.interval, summarize([...played('a', [1, 0]), ...played('b', [0, 0])]).interval)
+})
+
+test('attempts without any verdict give the audited score no interval', () => {
+  const { audited } = summarize(played('a', ['infra', 'ungraded']), { unaudited: 'refuse' })
+  assert.deepEqual([audited?.interval, audited?.tasks], [null, 0])
+})
+
 const patch = (taskId: string, kind: VerdictKind) => ({ taskId, repo: 'r', kind })
 
 test('patches without a verdict are not in the graded score and are unresolved in the official one', () => {
