@@ -166,3 +166,14 @@ test('brackets of lists and types are no marks', () => {
   for (const text of ['[a|]', '[a, b]', 'dict[str, int | None]', 'a[i|]', '[| a |]'])
     assert.equal(createDefuse()(text), text)
 })
+
+test('a mark before a compatibility character moves no break inside it', () => {
+  // ℡ is TEL.
+  assert.equal(createDefuse({ tokens: ['aTE', 'TEL'] })('a℡'), String.raw`a\T\EL`)
+})
+
+test('breaks the policy’s own tokens that begin with a blank or a tilde', () => {
+  const own = createDefuse({ tokens: [' zap', '~zap'] })
+  assert.equal(own('a zap'), String.raw`a \zap`)
+  assert.equal(own('~zap'), String.raw`~\zap`)
+})

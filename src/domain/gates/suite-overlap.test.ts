@@ -81,6 +81,10 @@ test('ignores blanks around ids and commits, and slashes or host names in addres
   }
 })
 
+test('a name with a dot before a slash is no host', () => {
+  assert.deepEqual(same(task({ repo: 'a/b.c' }), other({ repo: 'a/b.c/', baseCommit: COMMIT })), ['commit'])
+})
+
 test('a repository whose name contains a host name or a Git suffix is another one', () => {
   assert.deepEqual(same(task({ repo: 'x.gitx/b' }), other({ repo: 'xx/b', baseCommit: COMMIT })), [])
   assert.deepEqual(same(task({ repo: 'a/b.github.io' }), other({ repo: 'a/bhub.io', baseCommit: COMMIT })), [])

@@ -96,6 +96,18 @@ test('the official interval equals that of the score unless an attempt was lost'
   assert.ok((part.official.interval?.low ?? 1) < 0.75 && 0.75 < (part.official.interval?.high ?? 0))
 })
 
+test('the official interval counts lost attempts, also when every task lost and replaced as many', () => {
+  const found = summarize(['a', 'b'].flatMap((taskId) => played(taskId, [1, 'infra', 'ungraded'])))
+  assert.deepEqual(
+    found.tasks.map(({ lost, replaced }) => [lost, replaced]),
+    [
+      [1, 1],
+      [1, 1],
+    ],
+  )
+  assert.ok((found.official.interval?.low ?? 1) < (found.interval?.low ?? 0))
+})
+
 test('attempts without any verdict give no score interval and an official score of 0 over all tasks', () => {
   const found = summarize([...played('a', ['infra', 'infra']), ...played('b', ['ungraded', 'infra'])])
   assert.deepEqual([found.score.tasks, found.score.attempts, found.interval, found.bootstrap], [0, 0, null, null])

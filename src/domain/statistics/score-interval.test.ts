@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ClusteredOutcomes, type PairedOutcomes, pairedBootstrapInterval } from './bootstrap.ts'
-import { exactInterval, testMcNemar } from './proportions.ts'
+import { exactInterval, testMcNemar, wilsonInterval } from './proportions.ts'
 import { differenceInterval, meanInterval, scoreInterval } from './score-interval.ts'
 
 const task = (index: number, outcomes: (0 | 1)[], cluster = `r${index}`): ClusteredOutcomes => {
@@ -156,4 +156,11 @@ test('an unbounded value without a spread has an interval without width', () => 
   const half = meanInterval({ values: [0.5, 0.5], level: 0.95, range: { low: 0, high: 1 } })
   near(half.low, 0.5 * 0.025 ** 0.5)
   near(half.high, 1 - 0.5 * 0.025 ** 0.5)
+})
+
+test('Wilson’s interval begins at exactly 0 without a success and ends at exactly 1 without a failure', () => {
+  for (let trials = 1; trials <= 30; trials++) {
+    assert.equal(wilsonInterval({ successes: 0, trials, level: 0.95 }).low, 0)
+    assert.equal(wilsonInterval({ successes: trials, trials, level: 0.95 }).high, 1)
+  }
 })
