@@ -19,6 +19,7 @@ export function isAllowedHost({ host, port }: HostRequest, allowed: readonly str
     const [pattern = '', entryPort] = entry.split(':')
     const isPort = entryPort === undefined ? USUAL_PORTS.includes(port) : port === Number(entryPort)
     if (!pattern.startsWith('*.')) return isPort && name === pattern
-    return isPort && name.endsWith(pattern.slice(1)) && name.length > pattern.length - 1
+    // No name begins with a dot, so one that ends with the pattern has a label before it.
+    return isPort && name.endsWith(pattern.slice(1))
   })
 }

@@ -52,3 +52,9 @@ test('a failed replay counts as ours after a loss of ours, and as the policy’s
   assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Diverged']), 'own-doing')
   assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Lost', 'Sandbox.Diverged']), 'own-doing')
 })
+
+test('another sandbox is asked for when it belongs to an earlier execution, and when its host closes', () => {
+  for (const code of ['Sandbox.Foreign', 'Host.Closed'] as const) {
+    assert.deepEqual(answerToFailure(code), { kind: 're-place' }, code)
+  }
+})

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import {
   commandMessage,
   commandProperty,
+  cut,
   logText,
   markdownText,
   oneLine,
@@ -16,6 +17,7 @@ const CASES: [string, (text: string) => string, string, string][] = [
   ['colours', showControls, '\u001b[31mred\u001b[0m', 'red'],
   ['a title sequence', showControls, 'a\u001b]0;own\u0007b', 'ab'],
   ['a link sequence', showControls, '\u001b]8;;https://evil.test\u001b\\here\u001b]8;;\u001b\\', 'here'],
+  ['a short sequence', showControls, 'a\u001bcb', 'ab'],
   ['an unfinished sequence', showControls, 'a\u001b[', 'a\\u{1b}['],
   ['a cut sequence that joins to another', showControls, '\u001b\u001b[31m[31mx', '\\u{1b}[31mx'],
   ['controls of C1', showControls, 'a\u009b31mb', 'a\\u{9b}31mb'],
@@ -25,6 +27,7 @@ const CASES: [string, (text: string) => string, string, string][] = [
   ['half a character', showControls, 'a\ud83db', 'a\\u{d83d}b'],
   ['a whole one', showControls, 'a😀b', 'a😀b'],
   ['lines', oneLine, 'a\r\nb\n\n\tc', 'a b c'],
+  ['blanks around a text', oneLine, ' a\n', 'a'],
   ['a carriage return that overwrites', oneLine, 'bad\rgood', 'bad\\u{d}good'],
   ['HTML', markdownText, '<img src=x>', '&#60;img src&#61;x&#62;'],
   ['a table cell', markdownText, 'a|b', 'a&#124;b'],
@@ -66,4 +69,18 @@ test('JSON text keeps its value and has no command of a CI job, of however many 
     assert.doesNotMatch(text, /##/, signs)
     assert.deepEqual(JSON.parse(text), value)
   }
+})
+
+test('keeps a text of exactly the length whole', () => {
+  assert.equal(cut('abc', 3), 'abc')
+  assert.equal(cut('abcd', 3), 'ab…')
+})
+
+test('only a character at the end of the cut text moves the cut', () => {
+  assert.equal(cut('😀abcdef', 6), '😀abc…')
+  assert.equal(cut('abc😀defgh', 5), 'abc…')
+})
+
+test('JSON text escapes hidden characters with four digits for each half', () => {
+  assert.equal(plainJson('"\u00ad\u{e0041}"'), String.raw`"\u00ad\udb40\udc41"`)
 })

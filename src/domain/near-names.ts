@@ -29,7 +29,7 @@ function editDistance(from: string, to: string): number {
         substitution,
         cell(previous, column) + 1,
         cell(current, column - 1) + 1,
-        swapped && row > 1 && column > 1 ? cell(older, column - 2) + 1 : Number.POSITIVE_INFINITY,
+        swapped ? cell(older, column - 2) + 1 : Number.POSITIVE_INFINITY,
       )
     }
     older = previous

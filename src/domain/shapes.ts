@@ -5,7 +5,7 @@ export const isText: Check = (value) => typeof value === 'string'
 
 export const isFlag: Check = (value) => typeof value === 'boolean'
 
-export const isNumber: Check = (value) => typeof value === 'number' && Number.isFinite(value)
+export const isNumber: Check = (value) => Number.isFinite(value)
 
 export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0

@@ -144,6 +144,13 @@ test('shows invalid bytes, and a cut never leaves half a surrogate pair', () => 
   assert.match(odd, /^a😀\n\[\.\.\. about 94 .*\]\n😀😀$/)
 })
 
+test('a cut moves only for a character of two code units that it would split', () => {
+  const shown = (text: string) => shortenOutput({ head: bytes(text), tail: NONE, omittedBytes: 0, maxChars: 4 })
+  // The last character of one unit, and a pair right behind the cut.
+  assert.match(shown('a\uFFFFbcdef'), /^a\uFFFF\n/)
+  assert.match(shown('abc😀def'), /^ab\n/)
+})
+
 test('an output of line breaks that is too long says how much was left out, and never less than nothing', () => {
   const breaks = bytes('\n'.repeat(2000))
   const text = shortenOutput({ head: breaks, tail: breaks, omittedBytes: 10, maxChars: 1000 })

@@ -183,10 +183,13 @@ function decodeHead(bytes: Uint8Array): string {
 }
 
 function decodeTail(bytes: Uint8Array): string {
-  const isContinuation = (byte: number | undefined): boolean => byte !== undefined && (byte & 0xc0) === 0x80
   let start = 0
-  while (start < 3 && isContinuation(bytes[start])) start += 1
+  while (start < 3 && isContinuation(bytes[start] ?? 0)) start += 1
   return decode(bytes.subarray(start))
+}
+
+function isContinuation(byte: number): boolean {
+  return (byte & 0xc0) === 0x80
 }
 
 function join(head: Uint8Array, tail: Uint8Array): Uint8Array {
@@ -245,8 +248,7 @@ export function parseReply(text: string): ParsedReply {
 function openFence(line: string): Fence | null {
   const match = OPENING.exec(line)
   if (match === null) return null
-  const info = (match[2] ?? '').trim().split(/\s+/)
-  return { ticks: (match[1] ?? '').length, isCommand: info.length === 1 && info[0] === 'command', lines: [] }
+  return { ticks: (match[1] ?? '').length, isCommand: (match[2] ?? '').trim() === 'command', lines: [] }
 }
 
 /** A longer fence may contain shorter ones, so a heredoc can contain Markdown. */

@@ -98,6 +98,10 @@ test('breaks nested marks and leaves operators, markup and lists alone', () => {
   }
 })
 
+test('a name between bars without a bracket before it is no mark, also at the end of the text', () => {
+  assert.equal(createDefuse()('< x|b|'), '< x|b|')
+})
+
 test('a name between bars has 1 to 64 characters', () => {
   assert.equal(defuse('<|x|>'), '<\\|x|>')
   assert.equal(defuse(`<|${'x'.repeat(64)}|>`), `<\\|${'x'.repeat(64)}|>`)
@@ -161,4 +165,15 @@ test('breaks a compatibility character at the place where the token begins in it
 test('brackets of lists and types are no marks', () => {
   for (const text of ['[a|]', '[a, b]', 'dict[str, int | None]', 'a[i|]', '[| a |]'])
     assert.equal(createDefuse()(text), text)
+})
+
+test('a mark before a compatibility character moves no break inside it', () => {
+  // ℡ is TEL.
+  assert.equal(createDefuse({ tokens: ['aTE', 'TEL'] })('a℡'), String.raw`a\T\EL`)
+})
+
+test('breaks the policy’s own tokens that begin with a blank or a tilde', () => {
+  const own = createDefuse({ tokens: [' zap', '~zap'] })
+  assert.equal(own('a zap'), String.raw`a \zap`)
+  assert.equal(own('~zap'), String.raw`~\zap`)
 })

@@ -37,9 +37,9 @@ export function readAddedTokens(tokenizerJson: string): string[] {
   const { added_tokens: added } = JSON.parse(tokenizerJson) as { added_tokens?: unknown }
   if (!Array.isArray(added)) return []
   return added.flatMap((entry: { content?: unknown; special?: unknown } | null) => {
-    const content = entry?.content
+    const { content, special } = entry ?? {}
     if (typeof content !== 'string' || content.trim() === '') return []
-    return entry?.special === true || /^[<[].+[>\]]$/s.test(fold(content)) ? [content] : []
+    return special === true || /^[<[].+[>\]]$/s.test(fold(content)) ? [content] : []
   })
 }
 
@@ -161,8 +161,9 @@ function breakTokens(text: string, trie: Trie): string {
 
 function spellsToken(units: readonly string[], at: number, trie: Trie): boolean {
   let node: Trie | undefined = trie
-  for (let i = at; node !== undefined && i < units.length; i++) {
-    node = node.next.get(units[i] as string)
+  // No token goes on with a missing unit, so the loop ends with the text.
+  for (let i = at; node !== undefined; i++) {
+    node = node.next.get(units[i] ?? '')
     if (node?.isEnd === true) return true
   }
   return false
@@ -185,7 +186,7 @@ function spellsName(units: readonly string[], at: number): boolean {
     if (unit === units[at]) return false
     if (unit === close) return isAngle && hasBar && isPlain && i > start
     if (unit === '|') return i > start && units[i + 1] === close && (isPlain || (isAngle && hasBar))
-    if (!/^[\w:/-]$/.test(unit)) isPlain = false
+    if (!/[\w:/-]/.test(unit)) isPlain = false
   }
   return false
 }

@@ -187,3 +187,7 @@ test('finds a program only as a whole word', () => {
   assert.deepEqual(signs('mounted'), [])
   assert.deepEqual(signs('mount'), ['kernel-probe'])
 })
+
+test('the word that ends a here-document is no command', () => {
+  assert.deepEqual(signs("cat > notes <<'ptrace'\ntext\nptrace"), [])
+})

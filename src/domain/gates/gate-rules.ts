@@ -150,7 +150,7 @@ function isCoin({ check, statuses }: FlippingTest): boolean {
 function flippingTests(checks: readonly GradedCheck[]): FlippingTest[] {
   const graded = checks.filter(({ verdict }) => verdict !== 'could-not-grade')
   const [first] = graded
-  if (first === undefined || graded.length < 2) return []
+  if (first === undefined) return []
   const named = new Set(graded.flatMap(({ notPassed }) => Object.keys(notPassed)))
   return [...named].flatMap((test) => {
     const statuses: Record<string, number> = {}

@@ -331,6 +331,15 @@ test('counts lines until both sides of a hunk are complete', () => {
   assert.equal(changedLines('@@ -1,3 +1,1 @@\n-a\n-b\n c\n--- a/next\n+++ b/next\n'), 2)
 })
 
+test('a hunk that ends with a removed line counts it', () => {
+  assert.equal(changedLines('@@ -1,2 +1,2 @@\n+a\n b\n-c\n'), 2)
+})
+
+test('a task without any run lacks the proof of even one', () => {
+  const { ids, lacking } = keptBy({ kind: 'deterministic', trials: 1 }, [task('t')], [])
+  assert.deepEqual([ids, lacking], [[], 1])
+})
+
 test('a score may have several digits on both sides of its point', () => {
   assert.deepEqual(readFilter('llm-score!=12.25'), { kind: 'llm-score', drop: 12.25 })
 })

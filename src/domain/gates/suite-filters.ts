@@ -155,7 +155,6 @@ export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string
   const missed = new Set(
     MISSING_NAMES.flatMap((pattern) => [...log.matchAll(pattern)].map((match) => match[1]?.split('.').at(-1) ?? '')),
   )
-  if (missed.size === 0) return []
   const lines = goldPatch.split('\n')
   const added = wordsOf(lines.filter((line) => line.startsWith('+')))
   const known = wordsOf(lines.filter((line) => /^[ -](?!-- )/.test(line)))
@@ -164,7 +163,6 @@ export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string
 
 /** Returns the distinct log lines that `hiddenNames` reads. Nothing else of the log must be stored. */
 export function missedNameLines(log: string): string[] {
-  if (!MISSING_NAMES.some((pattern) => log.search(pattern) >= 0)) return []
   const lines = log.split('\n').filter((line) => MISSING_NAMES.some((pattern) => line.search(pattern) >= 0))
   return [...new Set(lines)]
 }

@@ -35,6 +35,7 @@ const SPELLINGS: [name: string, fields: Partial<ComparedTask>, found: string][] 
   ['a repository by its address for ssh', { repo: 'git@github.com:a/b.git', baseCommit: COMMIT }, 'commit'],
   ['a repository as in ids', { repo: 'a__b', baseCommit: COMMIT }, 'commit'],
   ['a shortened commit', { repo: 'a/b', baseCommit: COMMIT.slice(0, 10) }, 'commit'],
+  ['a commit in Git’s short form', { repo: 'a/b', baseCommit: COMMIT.slice(0, 7) }, 'commit'],
   ['a commit in capitals', { repo: 'a/b', baseCommit: COMMIT.toUpperCase() }, 'commit'],
   ['a statement with other line ends', { statement: '  It\r\n is\twrong.\r\n' }, 'statement'],
   ['a statement in other case', { statement: 'IT IS WRONG.' }, 'statement'],
@@ -78,6 +79,10 @@ test('ignores blanks around ids and commits, and slashes or host names in addres
   for (const repo of [' a/b ', 'https://www.github.com/a/b//', 'git+ssh://me@host.example.org/a/b.git/']) {
     assert.deepEqual(same(task(), other({ repo, baseCommit: COMMIT })), ['commit'], repo)
   }
+})
+
+test('a name with a dot before a slash is no host', () => {
+  assert.deepEqual(same(task({ repo: 'a/b.c' }), other({ repo: 'a/b.c/', baseCommit: COMMIT })), ['commit'])
 })
 
 test('a repository whose name contains a host name or a Git suffix is another one', () => {

@@ -19,7 +19,8 @@ interface Keys {
   id: string
   repo: string
   commit: string
-  statement: string | null
+  /** Empty for none. */
+  statement: string
 }
 
 /** Git's short form of a commit. A shorter prefix would be ambiguous. */
@@ -63,7 +64,8 @@ function indexOf(tasks: readonly ComparedTask[], hash: HashText): Index {
     const { id, repo, commit, statement } = keysOf(task, hash)
     push(index.byId, id, task.taskId)
     if (commit.length >= SHORT_COMMIT) push(index.byCommit, bucket(repo, commit), { commit, taskId: task.taskId })
-    if (statement !== null) push(index.byStatement, statement, task.taskId)
+    // Many rows have no statement, and two missing statements are not equal.
+    if (statement !== '') push(index.byStatement, statement, task.taskId)
   }
   return index
 }
@@ -71,12 +73,10 @@ function indexOf(tasks: readonly ComparedTask[], hash: HashText): Index {
 function matchesOf({ id, repo, commit, statement }: Keys, index: Index): Map<string, Sameness[]> {
   const found = new Map<string, Sameness[]>()
   for (const taskId of index.byId.get(id) ?? []) push(found, taskId, 'id')
-  for (const other of commit.length < SHORT_COMMIT ? [] : (index.byCommit.get(bucket(repo, commit)) ?? [])) {
+  for (const other of index.byCommit.get(bucket(repo, commit)) ?? []) {
     if (commit.startsWith(other.commit) || other.commit.startsWith(commit)) push(found, other.taskId, 'commit')
   }
-  for (const taskId of statement === null ? [] : (index.byStatement.get(statement) ?? [])) {
-    push(found, taskId, 'statement')
-  }
+  for (const taskId of index.byStatement.get(statement) ?? []) push(found, taskId, 'statement')
   return found
 }
 
@@ -86,8 +86,7 @@ function keysOf({ taskId, repo, baseCommit, statement }: ComparedTask, hash: Has
     id: taskId.trim().toLowerCase(),
     repo: repositoryName(repo),
     commit: baseCommit.trim().toLowerCase(),
-    // Many rows have no statement, and two missing statements are not equal.
-    statement: words === '' ? null : hash(words),
+    statement: words === '' ? '' : hash(words),
   }
 }
 

@@ -113,6 +113,18 @@ test('only episodes that fine-tuning kept, trained or over its step limit, may b
   assert.deepEqual(check(buildTrainingLedger({ ...place, fates: over, batchOf: new Map() }), [kept]), [])
 })
 
+test('an episode that another stage trained is no expert', () => {
+  const ledger = makeLedger(makeIteration())
+  const episodes = ledger.entries.flatMap((entry) => (entry.fate === 'trained' ? [entry.episode] : []))
+  const found = verifyLedger({
+    ledgers: [ledger],
+    records: makeIteration(),
+    batches: [{ key: 'batch-00', episodes, experts: episodes.slice(0, 1) }],
+    derived: null,
+  })
+  assert.deepEqual(found, [{ kind: 'expert-not-kept', episode: episodes[0], batch: 'batch-00' }])
+})
+
 test('in an iteration with lost, equal and mixed groups every episode has one fate, and the totals add up', () => {
   const ledger = makeLedger(makeIteration())
   assert.deepEqual(ledger.totals, {
@@ -301,6 +313,28 @@ test('the overlong filter drops an episode that a limit ended, and its reward st
   // Nothing else about those that train has changed.
   assert.deepEqual([fates[0], fates[4]], [all[0], all[4]])
   assert.equal(groups[0]?.members.length, 5)
+})
+
+test('without the overlong filter an episode that a limit ended trains like any other', () => {
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved', turns: 1 }),
+    makeRecord({ index: 1, disposition: 'turn-limit', turns: 1 }),
+  ]
+  const { fates } = selectForReinforce({ records, reward, group })
+  assert.deepEqual(
+    fates.map(({ kind }) => kind),
+    ['train', 'train'],
+  )
+})
+
+test('an episode without a partner is dropped', () => {
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved' }),
+    makeRecord({ index: 1, verdict: 'resolved' }),
+    makeRecord({ index: 2 }),
+  ]
+  const { fates } = selectForReinforce({ records, reward, group: { ...group, on: 'outcome', pairs: true } })
+  assert.deepEqual(fates[1], { kind: 'dropped', episode: records[1]?.episode, reason: 'unpaired' })
 })
 
 test('rejection fine-tuning trains successes without an advantage, and the others keep their reason', () => {

@@ -76,6 +76,13 @@ test('drops an advantage of exactly 0, and with the switch also one near 0', () 
   assert.deepEqual(exact.members[2], { kind: 'dropped', episode: 'e2', reason: 'zero-advantage' })
 })
 
+test('an advantage of exactly a hundred-millionth trains', () => {
+  const members = makeGroup([1, 1], [0, -1], [0, 1e-8], [0, -1e-8])
+  const selection = selectGroup({ members, rule: { ...rule, scale: 'none' } })
+  assert.ok(selection.kind === 'kept')
+  assert.deepEqual(selection.members[2], { kind: 'kept', episode: 'e2', advantage: 1e-8 })
+})
+
 test('reads the rule of a group from the recipe', () => {
   const { reinforce } = makeTrainingRecipe()
   assert.ok(reinforce !== null)
@@ -93,6 +100,22 @@ test('the rule has the overlong filter only when the recipe has it', () => {
   assert.ok(reinforce !== null)
   assert.equal('overlong' in groupRuleOf(reinforce), false)
   assert.equal(groupRuleOf({ ...reinforce, overlong: 'filter' }).overlong, 'filter')
+})
+
+test('the rule leaves out the deviation only when the recipe does', () => {
+  const { reinforce } = makeTrainingRecipe()
+  assert.ok(reinforce !== null)
+  assert.equal('scale' in groupRuleOf(reinforce), false)
+  const advantage = { ...reinforce.advantage, scale: 'none' as const }
+  assert.equal(groupRuleOf({ ...reinforce, advantage }).scale, 'none')
+})
+
+test('the rule makes pairs only for preference optimisation', () => {
+  const { reinforce } = makeTrainingRecipe()
+  assert.ok(reinforce !== null)
+  assert.equal('pairs' in groupRuleOf(reinforce), false)
+  const loss = { ...reinforce.loss, algorithm: 'dpo' as const }
+  assert.equal(groupRuleOf({ ...reinforce, loss }).pairs, true)
 })
 
 const member = (episode: string, outcome: 0 | 1, reward: number): GroupMember => ({ episode, outcome, reward })

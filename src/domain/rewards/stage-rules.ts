@@ -102,8 +102,9 @@ interface Draw {
 
 function drawOnce({ pool, count, passes, held }: Draw): { drawn: string[]; held: string[] } {
   const size = Math.min(count, pool.length)
-  const drawn = new Set(held.slice(0, size))
-  const left = held.slice(size)
+  // Always fewer than `size`: an iteration skips only tasks that it has drawn before.
+  const drawn = new Set(held)
+  const left: string[] = []
   while (drawn.size < size) {
     const task = passes.next().value
     if (drawn.has(task)) left.push(task)

@@ -35,3 +35,19 @@ test('siblings with equal rewards, or one alone, have no advantage', () => {
   assert.deepEqual(stepAdvantages({ rewards: [[-3, -2]], delta: 1e-6, scale: 'groupStd' }), [[0, 0]])
   assert.deepEqual(stepAdvantages({ rewards: [[], []], delta: 1e-6, scale: 'groupStd' }), [[], []])
 })
+
+test('siblings whose returns differ only by rounding have no advantage', () => {
+  // −0.1 − 0.2 is −0.30000000000000004.
+  const rewards = [
+    [-0.3, 0],
+    [-0.1, -0.2],
+  ]
+  assert.deepEqual(stepAdvantages({ rewards, delta: 0, scale: 'none' }), [
+    [0, 0.1],
+    [0, -0.1],
+  ])
+})
+
+test('returns that differ by a billionth are told apart', () => {
+  assert.deepEqual(stepAdvantages({ rewards: [[0], [-1e-9]], delta: 0, scale: 'none' }), [[5e-10], [-5e-10]])
+})

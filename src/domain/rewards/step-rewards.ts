@@ -1,5 +1,5 @@
 import type { StepRewardRecipe } from '../../contracts/recipe.types.ts'
-import { type GroupAdvantagesInput, groupAdvantages } from './group-selection.ts'
+import { groupAdvantages } from './group-selection.ts'
 
 /** The facts about one turn that its reward depends on. */
 export interface TurnFacts {
@@ -36,16 +36,17 @@ export function stepAdvantages({ rewards, delta, scale = 'groupStd' }: StepAdvan
   const advantages: number[][] = returns.map((one) => one.map(() => 0))
   for (let turn = 0; turn < longest; turn++) {
     const alive = returns.flatMap((one, member) => (turn < one.length ? [{ member, value: one[turn] ?? 0 }] : []))
-    const values = advantagesOf({ rewards: alive.map(({ value }) => value), delta, scale })
-    for (const [at, { member }] of alive.entries()) (advantages[member] ?? [])[turn] = values[at] ?? 0
+    const values = alive.map(({ value }) => value)
+    if (doAgree(values)) continue
+    const compared = groupAdvantages({ rewards: values, delta, scale })
+    for (const [at, { member }] of alive.entries()) (advantages[member] ?? [])[turn] = compared[at] ?? 0
   }
   return advantages
 }
 
-function advantagesOf(input: GroupAdvantagesInput): number[] {
-  const { rewards } = input
-  const agree = Math.max(...rewards) - Math.min(...rewards) < ROUNDING
-  return rewards.length < 2 || agree ? rewards.map(() => 0) : groupAdvantages(input)
+/** A single value agrees with itself. */
+function doAgree(values: readonly number[]): boolean {
+  return Math.max(...values) - Math.min(...values) < ROUNDING
 }
 
 /** Returns the return of each turn: its reward plus those of all later turns. */

@@ -44,3 +44,12 @@ test('a higher level gives a wider interval, and level 1 the whole range', () =>
   assert.ok(whole.low <= wide.low && wide.low < narrow.low)
   assert.ok(narrow.high < wide.high && wide.high <= whole.high)
 })
+
+test('interpolates as NumPy does, to the last digit', () => {
+  // Both draws take one cluster each: np.quantile([1 / 5, 4 / 5], [(1 - 0.95) / 2, 1 - (1 - 0.95) / 2]).
+  const tasks = [
+    { taskId: 'a', cluster: 'x', before: [0 as const], after: [1, 0, 0, 0, 0] as const },
+    { taskId: 'b', cluster: 'y', before: [0 as const], after: [1, 1, 1, 1, 0] as const },
+  ]
+  assert.deepEqual(pairedBootstrapInterval({ tasks, seed: 8, draws: 2 }), { low: 0.21500000000000002, high: 0.785 })
+})

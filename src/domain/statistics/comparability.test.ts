@@ -90,3 +90,9 @@ test('a workflow gets the score with its interval and the graded share', () => {
   const { interval, score } = record
   assert.deepEqual(judgedScore(record), { ...score, evidence: { interval, graded: gradedShare(record) } })
 })
+
+test('shows only the first twelve digits of two different suites', () => {
+  const [before, after] = ['a', 'b'].map((digit) => evaluation({ suite: digit.repeat(64) }))
+  assert.ok(before !== undefined && after !== undefined)
+  assert.deepEqual(checkComparability(before, after).warnings, ['suite: "aaaaaaaaaaaa" against "bbbbbbbbbbbb"'])
+})

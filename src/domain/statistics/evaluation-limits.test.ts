@@ -60,3 +60,8 @@ test('a reinforce stage must not have a name with another purpose', () => {
     assert.equal(isReservedStage(name), true, name)
   for (const name of ['dapo-1', 'dapo-1-003', 'stage2', 'evaluation']) assert.equal(isReservedStage(name), false, name)
 })
+
+test('an evaluation that is named like one inside a stage rl is not the final one', () => {
+  const one = { ...recipe, reinforce: { stages: [{ name: 'early' }] } }
+  assert.equal(turns('rl-0001', one), 80)
+})

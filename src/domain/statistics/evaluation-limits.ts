@@ -42,6 +42,6 @@ function stageBefore({ name, iteration }: EvaluationPurpose, stages: readonly { 
 
 /** Returns whether a reinforce stage of this name would be parsed as something else. */
 export function isReservedStage(name: string): boolean {
-  if (['base', 'rft', 'rl'].includes(name)) return true
+  if (['base', 'rl'].includes(name)) return true
   return purposeOf(name).kind !== 'reinforce' || evaluationOf(name).name !== name
 }

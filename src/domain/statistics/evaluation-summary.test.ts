@@ -96,6 +96,18 @@ test('the official interval equals that of the score unless an attempt was lost'
   assert.ok((part.official.interval?.low ?? 1) < 0.75 && 0.75 < (part.official.interval?.high ?? 0))
 })
 
+test('the official interval counts lost attempts, also when every task lost and replaced as many', () => {
+  const found = summarize(['a', 'b'].flatMap((taskId) => played(taskId, [1, 'infra', 'ungraded'])))
+  assert.deepEqual(
+    found.tasks.map(({ lost, replaced }) => [lost, replaced]),
+    [
+      [1, 1],
+      [1, 1],
+    ],
+  )
+  assert.ok((found.official.interval?.low ?? 1) < (found.interval?.low ?? 0))
+})
+
 test('attempts without any verdict give no score interval and an official score of 0 over all tasks', () => {
   const found = summarize([...played('a', ['infra', 'infra']), ...played('b', ['ungraded', 'infra'])])
   assert.deepEqual([found.score.tasks, found.score.attempts, found.interval, found.bootstrap], [0, 0, null, null])
@@ -323,6 +335,18 @@ test('the audited score equals the score when everything is paid, and is absent 
   const part = [...played('a', [1, 1], agreed), ...played('b', [1], agreed), ...played('b', [1], { index: 1 })]
   const differs = summarize(part, { unaudited: 'refuse' })
   assert.notDeepEqual(differs.audited?.interval, differs.interval)
+})
+
+test('the interval of the audited score counts unpaid attempts as failed', () => {
+  const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
+  const facts = [...played('a', [1, 0], audit('agrees')), ...played('b', [1, 1], audit('void'))]
+  const { audited } = summarize(facts, { unaudited: 'refuse' })
+  assert.deepEqual(audited?.interval, summarize([...played('a', [1, 0]), ...played('b', [0, 0])]).interval)
+})
+
+test('attempts without any verdict give the audited score no interval', () => {
+  const { audited } = summarize(played('a', ['infra', 'ungraded']), { unaudited: 'refuse' })
+  assert.deepEqual([audited?.interval, audited?.tasks], [null, 0])
 })
 
 const patch = (taskId: string, kind: VerdictKind) => ({ taskId, repo: 'r', kind })

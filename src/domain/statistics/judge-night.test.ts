@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { type Attempt, makeEvaluation } from '../../../test/support/evaluation-records.ts'
-import { judgeNight, type NightRules } from './judge-night.ts'
+import { decideRegression, judgeNight, type NightRules } from './judge-night.ts'
 
 const RULES: NightRules = { margin: 0.02, confidence: 0.95, minGraded: 0.95 }
 
@@ -97,4 +98,68 @@ test('counts tasks of one side and tasks with a changed row separately', () => {
   assert.match(judged.statement, /; 5 common tasks, left out: 2 only before, 2 only after, 1 with another row\)?$/)
   assert.deepEqual(judged.tasks, { common: 5, onlyBefore: 2, onlyAfter: 2, otherRows: 1 })
   assert.deepEqual(judged.common, ['t0002', 't0004', 't0005', 't0006', 't0007'])
+})
+
+test('an interval that only touches the margin excludes a regression', () => {
+  assert.equal(decideRegression({ low: -0.02, high: -0.02 }, 0.02), 'excluded')
+})
+
+test('gains in one repository of twelve prove no improvement', () => {
+  // A third of the draws lacks that repository, so the interval begins at exactly 0.
+  const judged = judgeNight(
+    evaluation(none),
+    evaluation((index) => (index % 12 === 0 ? [1, 1] : [0, 0])),
+    RULES,
+  )
+  assert.deepEqual([judged.difference?.low, judged.outcome], [0, 'not-worse'])
+})
+
+test('a night with exactly the required share of graded attempts is judged', () => {
+  // 119 of 120 attempts.
+  const after = evaluation((index) => (index === 0 ? [1, 'infra'] : [1, 1]))
+  const judged = judgeNight(evaluation(all), after, { ...RULES, minGraded: 119 / 120 })
+  assert.notEqual(judged.outcome, 'not-compared')
+})
+
+test('names at most five other settings, and no suite', () => {
+  const sampling = {
+    temperature: 1,
+    topP: 1,
+    topK: -1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+  }
+  const limits = {
+    maxTurns: 40,
+    contextTokens: 65_536,
+    maxTokensPerTurn: 4096,
+    commandTimeoutMs: 120_000,
+    episodeTimeoutMs: 3_600_000,
+    turnsPerStep: 8,
+  }
+  const conditions: EvaluationConditions = {
+    scaffold: 'paper',
+    demonstration: false,
+    sampling,
+    limits,
+    gradingProfiles: ['swebench-4.1'],
+  }
+  const before = { ...evaluation(all), suite: 'a', conditions }
+  const after: EvaluationRecord = {
+    ...evaluation(all),
+    suite: 'b',
+    conditions: {
+      scaffold: 'demo',
+      demonstration: true,
+      sampling: { ...sampling, temperature: 0.7, topP: 0.9 },
+      limits: { ...limits, maxTurns: 80 },
+      gradingProfiles: ['swebench-5'],
+    },
+  }
+  assert.match(
+    judgeNight(before, after, RULES).statement,
+    /common tasks; other settings: scaffold: [^,]*, demonstration: [^,]*, grading profiles: [^,]*, sampling\.temperature: [^,]*, sampling\.topP: 1 against 0\.9\)$/,
+  )
 })

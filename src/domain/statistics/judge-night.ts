@@ -37,7 +37,6 @@ export function judgeNight(before: EvaluationRecord, after: EvaluationRecord, ru
     before: before.tasks,
     after: after.tasks.filter(({ taskId }) => !changed.has(taskId)),
     level: rules.confidence,
-    line: -rules.margin,
   })
   const unscored = new Set(comparison.unscored)
   const inBefore = new Set(before.tasks.map(({ taskId }) => taskId))

@@ -97,6 +97,64 @@ test('a stage without a resolved task has no cost per resolved task', () => {
   assert.ok(Object.values(whole.perResolvedTask).every((share) => share === null))
 })
 
+const costOf = (parts: EpisodeSpent[], prices: PriceRecipe | null = PRICES) =>
+  sumCosts({ prices, device: 'cpu', episodes: parts, trainers: [], gates: [] })
+
+test('stages that begin together are in the order of their names', () => {
+  const { stages } = costOf(['b', 'c', 'a'].map((stage) => episode({ stage, startedMs: 1_000 })))
+  assert.deepEqual(
+    stages.map(({ stage }) => stage),
+    ['a', 'b', 'c'],
+  )
+})
+
+test('an episode without a start does not make its stage the first', () => {
+  const { stages } = costOf([
+    episode({ stage: 'a', startedMs: 5_000 }),
+    episode({ stage: 'a' }),
+    episode({ stage: 'b', startedMs: 1_000 }),
+  ])
+  assert.deepEqual(
+    stages.map(({ stage }) => stage),
+    ['b', 'a'],
+  )
+})
+
+test('an episode without an end does not extend the time of its iteration', () => {
+  const { whole } = costOf([
+    episode({ startedMs: 0, promptTokens: 0, sampledTokens: 0 }),
+    episode({ startedMs: 5_000, endedMs: 6_000, promptTokens: 0, sampledTokens: 0 }),
+  ])
+  assert.equal(whole.spent.money.total, 1)
+})
+
+test('the times of a run without prices cost nothing', () => {
+  const { whole } = costOf([episode({ startedMs: 0, endedMs: 1_000 })], null)
+  assert.deepEqual(whole.spent.money, NOTHING)
+})
+
+test('each stage has its own cost per resolved task, and none without prices', () => {
+  const parts = [episode({ outcome: 'resolved' }), episode({ stage: 'eval-rl', outcome: 'resolved', promptTokens: 0 })]
+  const costs = (prices: PriceRecipe | null) =>
+    costOf(parts, prices).stages.map(({ perResolvedTask }) => perResolvedTask.money)
+  // 3 for a million read, 1 for the sampled ones.
+  assert.deepEqual(costs({ ...PRICES, machines: [] }), [4, 1])
+  assert.deepEqual(costs(null), [null, null])
+})
+
+test('tasks of one name in two suites are two tasks', () => {
+  const { whole } = costOf(['verified', 'may'].map((suite) => episode({ suite, outcome: 'resolved' })))
+  assert.equal(whole.resolvedTasks, 2)
+})
+
+test('reasons of lost work are in the order of text', () => {
+  const { whole } = costOf(['b', 'c', 'a'].map((because) => episode({ outcome: 'lost', because })))
+  assert.deepEqual(
+    whole.lost.map(({ because }) => because),
+    ['a', 'b', 'c'],
+  )
+})
+
 /** What was spent of each unit: its total, and how many records do not tell; units of nothing are left out. */
 const shown = (spent: Partial<Spent>): Record<string, [number | null, number]> =>
   Object.fromEntries(

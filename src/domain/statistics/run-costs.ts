@@ -336,7 +336,7 @@ function perHourOf({ machines }: PriceRecipe): number {
 function machineShare(facts: readonly PaidFacts[], prices: PriceRecipe): number {
   const perHour = perHourOf(prices)
   const attemptsMs = facts.reduce((sum, attempt) => sum + durationMs(attempt), 0)
-  if (perHour === 0 || attemptsMs === 0) return 0
+  if (attemptsMs === 0) return 0
   const starts = facts.flatMap(({ startedMs, endedMs }) => (endedMs === null || startedMs === null ? [] : [startedMs]))
   const ends = facts.flatMap(({ startedMs, endedMs }) => (startedMs === null || endedMs === null ? [] : [endedMs]))
   const spanMs = ends.reduce((a, b) => Math.max(a, b), 0) - starts.reduce((a, b) => Math.min(a, b), Infinity)

@@ -38,6 +38,17 @@ test('tasks without a spread leave the interval room for what a small sample mis
   assert.ok(Math.abs(score.low - expected.low) < 1e-9 && score.high === 1)
 })
 
+test('equal tasks in the middle leave room on either side', () => {
+  const expected = meanInterval({ values: [0.5, 0.5, 0.5], level: 0.95, range: RANGE })
+  const score = scoreSoFar(sumsOf([1, 1, 1].map((resolved) => ({ resolved, valid: 2 }))))
+  assert.ok(score !== null)
+  assert.ok(Math.abs(score.low - expected.low) < 1e-9 && Math.abs(score.high - expected.high) < 1e-9)
+})
+
+test('counts every valid attempt of a task', () => {
+  assert.equal(addTask(NO_SCORE, { resolved: 1, valid: 3 }).attempts, 3)
+})
+
 test('a task that is played again replaces its earlier values', () => {
   const before = sumsOf([
     { resolved: 1, valid: 2 },
@@ -71,6 +82,11 @@ function reportsIn(days: number): number {
 test('a young run reports every fifteen seconds', () => {
   assert.equal(isReportDue({ now: 60_000, toldAt: 45_000, since: 0 }), true)
   assert.equal(isReportDue({ now: 60_000, toldAt: 46_000, since: 0 }), false)
+})
+
+test('the age of a run counts, not the time of day', () => {
+  const since = 1_700_000_000_000
+  assert.equal(isReportDue({ now: since + 60_000, toldAt: since + 45_000, since }), true)
 })
 
 test('a run of five weeks sends few enough reports for its history, and still some each day', () => {

@@ -41,9 +41,9 @@ export function scoreSoFar(sums: ScoreSums, level = 0.95): (Interval & { mean: n
     return { mean, tasks, ...exactInterval({ successes: Math.round(sum), trials: tasks, level }) }
   }
   const tail = (1 - level) / 2
-  // Rounding may leave a tiny spread where there is none.
+  // Rounding may leave a tiny spread where there is none, as for one task.
   const spread = Math.max(0, squares - (sum * sum) / tasks)
-  if (tasks === 1 || spread < 1e-9) {
+  if (spread < 1e-9) {
     const missed = 1 - tail ** (1 / tasks)
     return { mean, tasks, low: mean * (1 - missed), high: mean + missed * (1 - mean) }
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ClusteredOutcomes, type PairedOutcomes, pairedBootstrapInterval } from './bootstrap.ts'
-import { exactInterval, testMcNemar } from './proportions.ts'
+import { exactInterval, testMcNemar, wilsonInterval } from './proportions.ts'
 import { differenceInterval, meanInterval, scoreInterval } from './score-interval.ts'
 
 const task = (index: number, outcomes: (0 | 1)[], cluster = `r${index}`): ClusteredOutcomes => {
@@ -125,7 +125,7 @@ test('compares a side with several attempts by Student’s interval over tasks, 
       pair(0, [...before], [...after]),
       pair(1, [...before], [...after]),
       pair(2, [...before], [...after]),
-      pair(3, [1], [1, 1]),
+      before === several ? pair(3, [1, 1], [1]) : pair(3, [1], [1, 1]),
     ]
     const sign = before === several ? 1 : -1
     const found = differenceInterval({ tasks, seed: 1, draws: 200 })
@@ -135,10 +135,32 @@ test('compares a side with several attempts by Student’s interval over tasks, 
   }
 })
 
+test('uses Student’s interval of a difference when a single task has several attempts', () => {
+  // Differences 1, 1, 1 and 0: mean ¾, sd ½, sem ¼; t(0.975, 3) = 3.182446.
+  const tasks = [...repeat(3, (index) => pair(index, [0], [1])), pair(3, [1], [1, 1])]
+  const found = differenceInterval({ tasks, seed: 1, draws: 200 })
+  near(found?.low, 0.75 - 3.182446305284263 / 4)
+})
+
+test('one attempt each: exchanged gains and losses turn the interval round', () => {
+  // Of 20 tasks 1 gained and 6 lost: 1 of 7 is 0.0036 to 0.5787; 7/20·(2·share − 1) is −0.3475 to 0.0551.
+  const tasks = repeat(20, (index) => pair(index, index > 0 && index < 7 ? [1] : [0], index === 0 ? [1] : [0]))
+  const share = exactInterval({ successes: 1, trials: 7, level: 0.95 })
+  const found = differenceInterval({ tasks, seed: 1, draws: 200 })
+  near(found?.high, (7 / 20) * (2 * share.high - 1))
+})
+
 test('an unbounded value without a spread has an interval without width', () => {
   assert.deepEqual(meanInterval({ values: [3, 3], level: 0.95, range: null }), { low: 3, high: 3 })
   // Half way in a range: as much room on either side.
   const half = meanInterval({ values: [0.5, 0.5], level: 0.95, range: { low: 0, high: 1 } })
   near(half.low, 0.5 * 0.025 ** 0.5)
   near(half.high, 1 - 0.5 * 0.025 ** 0.5)
+})
+
+test('Wilson’s interval begins at exactly 0 without a success and ends at exactly 1 without a failure', () => {
+  for (let trials = 1; trials <= 30; trials++) {
+    assert.equal(wilsonInterval({ successes: 0, trials, level: 0.95 }).low, 0)
+    assert.equal(wilsonInterval({ successes: trials, trials, level: 0.95 }).high, 1)
+  }
 })

@@ -5,12 +5,14 @@ import { bootstrapInterval } from './bootstrap.ts'
 import {
   type TaskOutcomes,
   flakyTasks,
+  isWithoutSpread,
   mean,
   meanOverTasks,
   pairedDifference,
   passAt1,
   passAtK,
   passHatK,
+  showMean,
   standardDeviation,
   standardError,
 } from './statistics.ts'
@@ -195,4 +197,27 @@ test('divides by n − 1 for two values', () => {
   assert.equal(mean([2, 4]), 3)
   assert.ok(Math.abs(standardDeviation([2, 4]) - Math.SQRT2) < 1e-15)
   assert.ok(Math.abs(standardError([2, 4]) - 1) < 1e-15)
+})
+
+test('without a task pass@1 is 0 and has no spread', () => {
+  const { mean: value, sem, tasks, attempts } = passAt1([])
+  assert.deepEqual([value, sem, tasks, attempts], [0, 0, 0, 0])
+})
+
+test('shows a mean with its error to three digits or as many as asked for, and one task without', () => {
+  assert.equal(showMean({ mean: 0.4838, sem: 0.0441, tasks: 2 }), '0.484 ± 0.044')
+  assert.equal(showMean({ mean: 0.4838, sem: 0.0441, tasks: 2 }, 1), '0.5 ± 0.0')
+  assert.equal(showMean({ mean: 0.4838, sem: 0, tasks: 1 }), '0.484 (one task: no SEM)')
+})
+
+test('values have no spread up to a millionth of a millionth, relative to values above 1', () => {
+  assert.deepEqual(
+    [
+      [0, 1e-12],
+      [0, 2e-12],
+      [1000, 1000 + 5e-10],
+      [1000, 1000 + 2e-9],
+    ].map(isWithoutSpread),
+    [true, false, true, false],
+  )
 })
