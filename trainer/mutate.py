@@ -45,13 +45,31 @@ PAGE = HERE.parent / "docs" / "mutation-testing-python.md"
 # Quick tests in one process. Long tests (kill matrices, several ranks, real subprocesses) would take minutes per mutant.
 # A surviving mutant runs all tests of its folder, so each folder has its own list.
 TESTS = {
-    "objective": ("test_objectives",),
-    "batch": ("test_batch_rules", "test_micro"),
+    "objective": (
+        "test_objectives",
+        "test_algorithms::test_each_algorithm_has_its_own_token_weights_for_short_and_long_trajectories",
+        "test_algorithms::test_gspo_clips_the_geometric_mean_of_a_row",
+        "test_algorithms::test_gspo_takes_the_dual_clip_of_a_whole_row",
+        "test_algorithms::test_cispo_clips_the_weight_and_keeps_the_gradient",
+        "test_algorithms::test_entropy_and_divergence_are_averaged_as_the_algorithm_averages",
+        "test_algorithms::test_row_corrections_use_the_product_or_the_geometric_mean",
+        "test_algorithms::test_dpo_is_minus_the_log_of_the_logistic_of_the_margin",
+    ),
+    "batch": (
+        "test_batch_rules",
+        "test_micro",
+        "test_algorithms::test_a_token_budget_fills_mini_batches_in_order",
+        "test_algorithms::test_a_batch_that_was_cut_for_another_budget_is_refused",
+    ),
     "step": (
         "test_step_parts",
         "test_step_reading",
         "test_training_step",
         "test_job_records",
+        "test_spec",
+        "test_algorithms::test_a_constant_token_budget_replaces_the_token_count_as_divisor",
+        "test_algorithms::test_each_turn_is_trained_by_its_own_advantage",
+        "test_algorithms::test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight",
         "test_step::test_manifest_counts_the_updates_and_names_the_resulting_state",
         "test_step::test_an_update_that_is_applied_twice_ends_the_job",
         "test_window::test_a_policy_gets_log_probabilities_with_and_without_its_rope",
