@@ -486,6 +486,30 @@ def test_adopting_completes_an_intact_directory_and_moves_a_torn_one_aside(
         open_sealed(tmp_path / ".torn-prox-43")
 
 
+def test_a_directory_whose_manifest_differs_from_its_marker_is_torn_whatever_key_it_names(tmp_path: Path) -> None:
+    final = tmp_path / "prox"
+    commit_into(final)
+    manifest = final / "MANIFEST.json"
+    intact = manifest.read_text()
+    for damaged in ('"key": "j"', '"yek": "k"', '"key": ["k"]'):
+        assert intact.count('"key": "k"') == 1
+        manifest.write_text(intact.replace('"key": "k"', damaged))
+        sealed = commit_into(final)
+        assert manifest.read_text() == intact
+        assert commit.adopt(final, key="k") == sealed
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(".torn-prox-")]) == 3
+    # Without a marker nothing says whether the key is damaged. The directory may belong to another job, so it stays where it is.
+    (final / "COMMITTED").unlink()
+    message = refused(OUTPUT_UNWRITABLE, commit_into, final, facts={"key": "other"})
+    assert message == f"Expected {final} to be free or of job other, found k"
+    # A manifest that lists something other than files.
+    for entry in (3, {"path": 3, "bytes": 1, "sha256": ""}, {"path": "data", "sha256": ""}, {"path": "data", "bytes": 1}):
+        manifest.write_text(json.dumps({**json.loads(intact), "files": [entry]}))
+        assert commit.adopt(final, key="k") is None
+        commit_into(final)
+        (final / "COMMITTED").unlink()
+
+
 # Packing of rows.
 
 
