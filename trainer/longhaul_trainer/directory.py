@@ -6,6 +6,7 @@ directory is torn and never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -63,11 +64,17 @@ def write_durably(path: Path, data: bytes) -> None:
     The file has a name of its own: ranks of several containers often have equal process ids, and all report a lost rank at once.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        # On a full disk a partial file would keep it full.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def share(path: Path) -> None:

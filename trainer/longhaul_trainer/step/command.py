@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,12 +69,12 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
     # A dry run only reads files and needs no other ranks.
     rank = 0 if dry_run else int(os.environ.get("RANK", "0"))
-    began = time.time()
     try:
         progress = Progress(attempt_dir, spec.fence) if rank == 0 else Silent()
     except OSError as error:
         print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE
+    earlier = _stamp(attempt_dir / EXIT)
     heartbeat = None if dry_run or not is_one_of_many() else Beat(attempt_dir / RANKS, rank, lambda: place_of(progress))
     code, message, facts = _attempt(spec, progress, stop, dry_run)
     if heartbeat is not None:
@@ -83,14 +82,19 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     progress.close()
     if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
         return code
-    if rank == 0 and code in BY_OTHERS and _has_report_since(attempt_dir / EXIT, began):
+    if rank == 0 and code in BY_OTHERS and _stamp(attempt_dir / EXIT) not in (None, earlier):
         # Another rank failed first and reported why. This rank only lost a peer.
         return json.loads((attempt_dir / EXIT).read_text())["code"]
     return _finish(attempt_dir, spec, progress, code, message, {**facts, "rank": rank} if rank else facts)
 
 
-def _has_report_since(path: Path, began: float) -> bool:
-    return path.is_file() and path.stat().st_mtime >= began
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Differs for each writing of the file. Times alone do not: clocks are set back, and a file server has its own."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _attempt(
