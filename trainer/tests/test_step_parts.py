@@ -556,8 +556,13 @@ def test_a_directory_whose_manifest_differs_from_its_marker_is_torn_whatever_key
     message = refused(OUTPUT_UNWRITABLE, commit_into, final, facts={"key": "other"})
     assert message == f"Expected {final} to be free or of job other, found k"
     # A manifest that lists something other than files.
-    for entry in (3, {"path": 3, "bytes": 1, "sha256": ""}, {"path": "data", "sha256": ""}, {"path": "data", "bytes": 1}):
-        manifest.write_text(json.dumps({**json.loads(intact), "files": [entry]}))
+    for listed in (
+        3,
+        {"path": 3, "bytes": 1, "sha256": ""},
+        {"path": "data", "sha256": ""},
+        {"path": "data", "bytes": 1},
+    ):
+        manifest.write_text(json.dumps({**json.loads(intact), "files": [listed]}))
         assert commit.adopt(final, key="k") is None
         commit_into(final)
         (final / "COMMITTED").unlink()
