@@ -53,7 +53,7 @@ test('a disk that takes only a part of the new bytes fails the sending, and the 
   t.after(() => rm(directory, { recursive: true, force: true }))
   const points = Array.from({ length: 40 }, (_, step) => ({ metric: 'dapo-1/loss', step, value: 0.5, atMs: 1_000 }))
   const whole = Buffer.concat(eventFrames(points).map((frame) => frame.bytes))
-  const run = { run: 'run', id: '', points }
+  const run = { run: 'run', id: '', facts: {}, points, isReported: false }
   const send = async (): Promise<number[]> => {
     const sent: number[] = []
     const { signal } = new AbortController()
