@@ -73,11 +73,18 @@ TESTS = {
         "test_step_reading",
         "test_training_step",
         "test_job_records",
+        "test_spec",
+        "test_algorithms::test_a_constant_token_budget_replaces_the_token_count_as_divisor",
+        "test_algorithms::test_each_turn_is_trained_by_its_own_advantage",
+        "test_algorithms::test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight",
         "test_step::test_manifest_counts_the_updates_and_names_the_resulting_state",
         "test_step::test_an_update_that_is_applied_twice_ends_the_job",
         "test_window::test_a_policy_gets_log_probabilities_with_and_without_its_rope",
     ),
 }
+# The fake GPU of this test stays registered in its process. Torch then starts threads for backward passes, and no process forked
+# afterwards can train: every mutant that a test with a job reaches would count as killed.
+LEFT_OUT = "tests/test_step_reading.py::test_updates_on_a_gpu_are_fused_and_others_are_not"
 # mutmut derives the time limit of a mutant from the time of its tests and these two. They are generous, because it counts wall time,
 # also on a busy machine.
 TIMEOUT_S, TIMEOUT_FACTOR = 10.0, 4.0
@@ -225,7 +232,7 @@ def _copy_tree(scratch: Path, folder: str, patterns: list[str]) -> None:
         "source_paths": [PACKAGE],
         "only_mutate": patterns,
         "pytest_add_cli_args_test_selection": [_select(name) for name in TESTS[folder]],
-        "pytest_add_cli_args": ["-p", "mutate", "-p", "no:cacheprovider", "-m", "not slow"],
+        "pytest_add_cli_args": ["-p", "mutate", "-p", "no:cacheprovider", "-m", "not slow", "--deselect", LEFT_OUT],
         "timeout_constant": TIMEOUT_S,
         "timeout_multiplier": TIMEOUT_FACTOR,
         "use_setproctitle": False,
