@@ -6,6 +6,7 @@ directory is torn and never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,6 +20,8 @@ from typing import Any
 MANIFEST = "MANIFEST.json"
 COMMITTED = "COMMITTED"
 SCHEMA = "longhaul.manifest/1"
+# Fields of one file in MANIFEST.json.
+ENTRY = {"path": str, "bytes": int, "sha256": str}
 # Files hashed concurrently: one core hashes slower than a disk array reads.
 HASHERS = 8
 
@@ -61,11 +64,17 @@ def write_durably(path: Path, data: bytes) -> None:
     The file has a name of its own: ranks of several containers often have equal process ids, and all report a lost rank at once.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        # On a full disk a partial file would keep it full.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def share(path: Path) -> None:
@@ -126,15 +135,19 @@ def mark_committed(path: Path, manifest_sha256: str) -> None:
 
 
 def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """Raises TornDirectory, and OSError if the file exists but cannot be read: the directory may be whole."""
     try:
         data = (path / MANIFEST).read_bytes()
         manifest = json.loads(data)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise TornDirectory(f"Expected {MANIFEST} in {path}, got {error.strerror}") from error
     except ValueError as error:
         raise TornDirectory(f"Expected JSON in {path / MANIFEST}: {error}") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), list):
         raise TornDirectory(f"Expected a list `files` in {path / MANIFEST}")
+    for entry in manifest["files"]:
+        if not isinstance(entry, dict) or any(not isinstance(entry.get(name), kind) for name, kind in ENTRY.items()):
+            raise TornDirectory(f"Expected path, bytes and sha256 of each file in {path / MANIFEST}, found {entry}")
     return manifest, sha256_bytes(data)
 
 
@@ -158,14 +171,19 @@ def verify_files(path: Path, manifest: dict[str, Any], *, hashes: bool, part: tu
             raise TornDirectory(f"Expected {path / entry['path']} to hash to {entry['sha256']}, found {found}")
 
 
+def check_marker(path: Path, digest: str) -> None:
+    """Raises TornDirectory if COMMITTED names another manifest than the one that hashes to `digest`."""
+    marker = path / COMMITTED
+    if (marked := marker.read_bytes().decode(errors="replace").strip()) != digest:
+        raise TornDirectory(f"Expected {marker} to hold {digest}, found {marked[:80]}")
+
+
 def open_sealed(path: Path, *, expected_sha256: str | None = None, hashes: bool = True) -> Sealed:
     """Verifies a committed directory. Raises TornDirectory with the first difference."""
     manifest, digest = read_manifest(path)
-    marker = path / COMMITTED
-    if not marker.is_file():
+    if not (path / COMMITTED).is_file():
         raise TornDirectory(f"Expected {COMMITTED} in {path}: the directory was never committed")
-    if (marked := marker.read_bytes().decode(errors="replace").strip()) != digest:
-        raise TornDirectory(f"Expected {marker} to hold {digest}, found {marked[:80]}")
+    check_marker(path, digest)
     if expected_sha256 is not None and digest != expected_sha256:
         raise TornDirectory(f"Expected {path / MANIFEST} to hash to {expected_sha256}, found {digest}")
     verify_files(path, manifest, hashes=hashes)

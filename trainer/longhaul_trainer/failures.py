@@ -53,6 +53,7 @@ class LostRanks(JobError):
 
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, *_FORBIDDEN)
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_FORBIDDEN)
 
 
@@ -67,6 +68,15 @@ def io_code(error: Exception, inputs: Iterable[Path] = ()) -> int | None:
     if number in _FORBIDDEN and _is_within(error, inputs):
         return INPUT_UNUSABLE
     return OUTPUT_UNWRITABLE if number in _UNWRITABLE else IO_ERROR
+
+
+def reading_code(error: Exception, refusal: int) -> int:
+    """Exit code of an input that could not be read: `refusal` if it is missing, forbidden or wrong, 74 if the read itself failed.
+
+    A disk or a network mount that fails now may work for the next attempt, and no other attempt follows a refusal.
+    """
+    number = _errno_of(error)
+    return refusal if number is None or number in _ABSENT else IO_ERROR
 
 
 def _is_within(error: Exception, places: Iterable[Path]) -> bool:

@@ -26,7 +26,7 @@ from longhaul_trainer.config import Kl, parse_config
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.objective.algorithms import Counts, Tokens, policy_loss
 from longhaul_trainer.objective.corrections import correct
-from longhaul_trainer.objective.losses import dpo
+from longhaul_trainer.objective.losses import dpo, kl_to_reference
 from longhaul_trainer.parallel.ranks import Ranks
 
 LOG2 = math.log(2)
@@ -129,6 +129,99 @@ def test_cispo_clips_the_weight_and_keeps_the_gradient(ratio: float, advantage: 
     assert gradient == pytest.approx([-weight * advantage], rel=1e-12)
 
 
+def test_cispo_counts_the_tokens_beyond_its_bounds() -> None:
+    # Both bounds are 1, so a ratio of exactly 1 is within them.
+    logp = vector(0, 0, 0, 0).requires_grad_()
+    prox = vector(*[-math.log(ratio) for ratio in (0.5, 1, 1.5, 2)])
+    tokens = Tokens(logp=logp, prox=prox, advantages=vector(1, 1, 1, 1), weights=vector(1, 1, 1, 1))
+    settings = objective(algorithm="cispo", clip_low=0.0, clip_high=0.0, length=None, entropy_coef=None, kl=None)
+    _, stats, _ = policy_loss(tokens, Counts(tokens=4, trajectories=1), settings)
+    assert (stats.clip_low, stats.clip_high, stats.dual_clip) == (1, 2, 0)
+    assert stats.ratios.tolist() == pytest.approx([0.5, 1, 1.5, 2])
+    assert not stats.ratios.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "imitated"),
+    [
+        # Own: one token with A = 3. Experts: weight 0.5 and logp -1, weight 2 and logp -0.25. dapo divides by 4 tokens, dr_grpo by
+        # 3 trajectories of length 2, grpo and gspo by 3 trajectories and each token by the length of its own: 1, 1 and 2.
+        ("dapo", [-3 / 4], [-0.5 / 4, -2 / 4]),
+        ("dr_grpo", [-3 / 6], [-0.5 / 6, -2 / 6]),
+        ("grpo", [-3 / 3], [-0.5 / 3, -1 / 3]),
+        ("gspo", [-3 / 3], [-0.5 / 3, -1 / 3]),
+    ],
+)
+def test_experts_are_imitated_with_their_weights_and_have_no_ratio(
+    name: str, own: list[float], imitated: list[float]
+) -> None:
+    logp = vector(-0.5, -1, -0.25).requires_grad_()
+    tokens = Tokens(
+        logp=logp,
+        # A ratio of an expert's token would make the loss NaN.
+        prox=vector(-0.5, math.nan, math.nan),
+        advantages=vector(3, 0.5, 2),
+        weights=vector(1, math.nan, math.nan),
+        lengths=vector(1, 1, 2),
+        gaps=vector(0, math.nan, math.nan),
+        reference=vector(-0.5 + LOG2, math.nan, math.nan),
+        experts=torch.tensor([False, True, True]),
+    )
+    # d = ln 2, so k3 = 1 - ln 2; its coefficient of 0 leaves the loss alone.
+    kl = Kl.model_construct(coef=0.0, reference_sha256=DRAWN)
+    settings = objective(algorithm=name, length=2 if name == "dr_grpo" else None, entropy_coef=None, kl=kl)
+    loss, stats, divergence = policy_loss(tokens, Counts(tokens=4, trajectories=3), settings)
+    loss.backward()
+    assert logp.grad is not None
+    assert logp.grad.tolist() == pytest.approx([*own, *imitated], rel=1e-12)
+    # At ratio 1 the own term equals its slope; the imitation term is the sum of slope · logp.
+    assert float(loss.detach()) == pytest.approx(own[0] - imitated[0] - 0.25 * imitated[1], rel=1e-12)
+    assert stats.ratios.tolist() == [1.0]
+    assert float(divergence) == pytest.approx(1 - LOG2, rel=1e-12)
+    assert (divergence.dtype, divergence.requires_grad) == (torch.float64, False)
+
+
+def test_the_divergence_is_a_double_and_0_without_a_reference() -> None:
+    tokens = Tokens(logp=torch.zeros(1), prox=torch.zeros(1), advantages=torch.ones(1), weights=torch.ones(1))
+    settings = objective(algorithm="dapo", length=None, entropy_coef=None, kl=None)
+    _, _, divergence = policy_loss(tokens, Counts(tokens=1, trajectories=1), settings)
+    assert (float(divergence), divergence.dtype) == (0.0, torch.float64)
+
+
+@pytest.mark.parametrize("name", ["grpo", "gspo"])
+def test_a_tensor_that_the_algorithm_needs_may_not_be_missing(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^Expected every tensor that the objective reads$"):
+        loss_of(vector(0), advantages=vector(1), counts=Counts(tokens=1, trajectories=1), algorithm=name)
+
+
+def test_dr_grpo_needs_a_length() -> None:
+    with pytest.raises(ValueError, match=r"^Expected objective\.length with algorithm dr_grpo$"):
+        loss_of(vector(0), advantages=vector(1), counts=Counts(tokens=1, trajectories=1), algorithm="dr_grpo")
+
+
+# Log ratios beyond ±20 count as ±20.
+@pytest.mark.parametrize(("gap", "advantage", "loss"), [(30.0, -1.0, math.exp(20)), (-30.0, 1.0, -math.exp(-20))])
+def test_a_row_of_gspo_has_a_bounded_ratio(gap: float, advantage: float, loss: float) -> None:
+    found, _ = loss_of(
+        vector(0),
+        advantages=vector(advantage),
+        counts=Counts(tokens=1, trajectories=1),
+        tokens={"lengths": vector(1), "gaps": vector(gap)},
+        algorithm="gspo",
+    )
+    assert found == pytest.approx(loss, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d", "k3"), [(30.0, math.exp(20) - 21), (-30.0, math.exp(-20) + 19)])
+def test_the_divergence_of_a_token_is_bounded_and_has_no_gradient_there(d: float, k3: float) -> None:
+    logp = vector(0).requires_grad_()
+    found = kl_to_reference(logp, vector(d))
+    found.sum().backward()
+    assert float(found.detach()) == pytest.approx(k3, rel=1e-12)
+    assert logp.grad is not None
+    assert logp.grad.tolist() == [0.0]
+
+
 def test_entropy_and_divergence_are_averaged_as_the_algorithm_averages() -> None:
     # Entropies 1 and 3; d = ref - logp = ln 2 and 0, so k3 = 2 - ln 2 - 1 and 0, with slopes 1 - e^d = -1 and 0.
     given = {
@@ -174,6 +267,13 @@ def test_row_corrections_use_the_product_or_the_geometric_mean() -> None:
         torch.full((9000,), -0.01), torch.zeros(9000, dtype=torch.long), objective(correction="sequence_tis")
     )
     assert float(long.weights[0]) == pytest.approx(math.exp(-20), rel=1e-6)
+    assert long.weights.dtype == torch.float32
+    open_ended = objective(correction="sequence_tis", tis_cap=1e12)
+    long = correct(torch.full((9000,), 0.01), torch.zeros(9000, dtype=torch.long), open_ended)
+    assert float(long.weights[0]) == pytest.approx(math.exp(20), rel=1e-6)
+    # A product that equals the cap is not cut.
+    level = correct(vector(0, 0), torch.tensor([0, 0]), objective(correction="sequence_tis", tis_cap=1.0))
+    assert (level.weights.tolist(), level.capped) == ([1.0, 1.0], 0.0)
 
 
 def stated(**changes: Any) -> bytes:
@@ -324,7 +424,8 @@ def test_a_step_of_experts_alone_has_no_ratio(tmp_path: Path, policy: Path) -> N
 
 def test_dpo_is_minus_the_log_of_the_logistic_of_the_margin() -> None:
     # One pair: two tokens chosen, one rejected; m = ln 3, so σ(m) = 3/4 and σ(-m) = 1/4. With P = 2: ln(4/3) / 2, slopes ±0.5 · 1/4 / 2.
-    logp = vector(-1, -2, -3).requires_grad_()
+    # The log-probabilities themselves must not appear in the value: theirs do not cancel.
+    logp = vector(-1, -2, -4).requires_grad_()
     margins, shares = vector(*[math.log(3)] * 3), vector(*[1 / 3] * 3)
     loss = dpo(logp, signs=vector(1, 1, -1), margins=margins, shares=shares, beta=0.5, pairs=2)
     loss.backward()

@@ -14,7 +14,7 @@ import pytest
 from job_files import Draft, sha256
 from small_batch import POLICY, A, C, load_small, make_small
 
-from longhaul_trainer.batch.accounts import InputPolicy, Minibatch, expected_advantages
+from longhaul_trainer.batch.accounts import InputPolicy, Minibatch, expected_advantages, spread_over_tokens
 from longhaul_trainer.failures import BATCH_REFUSED, JobError
 
 Edit = Callable[[Draft], object]
@@ -579,6 +579,31 @@ def test_an_expert_may_stand_beside_a_group_that_is_dropped(tmp_path: Path) -> N
     assert load_small(make_small(), tmp_path / "plain").experts is None
 
 
+def test_an_expert_has_no_turns_of_its_own_beside_turns_with_rewards(tmp_path: Path) -> None:
+    draft = with_turns()
+    g1 = draft.manifest["groups"][1]
+    g1 |= {"rewards": [0.0] * 3, "outcomes": [0] * 3, "dropped": "outcome", "step_rewards": [[0.0]] * 3}
+    draft.manifest["trajectories"][2] |= {"member": None, "advantage": None, "expert": 0.25}
+    draft.tensors["advantages"][10] = 0.25
+    draft.tensors["behaviour_logprobs"][9:] = 0
+    draft.tensors["policy_version"][9:] = -1
+    assert load_small(draft, tmp_path).rows == 4
+
+
+def test_sampled_tokens_belong_to_their_turns_in_order_however_many_there_are() -> None:
+    # Two rows of 40 sampled tokens, of the second trajectory and of the first, with two turns of 20 tokens each.
+    manifest = {"trajectories": [{"turn_tokens": [20, 20]}, {"turn_tokens": [20, 20]}]}
+    tensors = {
+        "row_offsets": np.array([0, 40, 80]),
+        "row_trajectory": np.array([1, 0], dtype=np.int32),
+        "policy_version": np.zeros(80, dtype=np.int32),
+    }
+    turns = [np.array([1.0, 2.0]), np.array([-3.0, -4.0])]
+    found, magnitude = spread_over_tokens(manifest, tensors, np.array([10.0, 20.0]), turns)
+    assert found.tolist() == [17.0] * 20 + [16.0] * 20 + [11.0] * 20 + [12.0] * 20
+    assert magnitude.tolist() == [23.0] * 20 + [24.0] * 20 + [11.0] * 20 + [12.0] * 20
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -684,6 +709,37 @@ def test_invalid_pairs_are_refused(tmp_path: Path, edit: Edit, message: str) -> 
     draft = with_pairs()
     edit(draft)
     assert refusal(tmp_path, draft, pairs=True) == message
+
+
+def test_no_pair_is_in_two_mini_batches(tmp_path: Path) -> None:
+    """Three pairs in mini-batches of two pairs and one. Trajectories alone would be cut into three and three."""
+    one = with_pairs()
+    tensors, manifest = one.tensors, one.manifest
+    offsets = tensors["row_offsets"]
+    many = {name: np.concatenate([values] * 3) for name, values in tensors.items()}
+    many["row_offsets"] = np.concatenate([offsets[:-1], offsets[:-1] + 9, offsets + 18])
+    many["row_trajectory"] = np.concatenate([tensors["row_trajectory"] + 2 * pair for pair in range(3)])
+    group, trajectories = manifest["groups"][0], manifest["trajectories"]
+    manifest |= {
+        "groups": [{**group, "id": f"g{pair}"} for pair in range(3)],
+        "trajectories": [
+            {**entry, "id": f"{pair}{entry['id']}", "group": f"g{pair}"} for pair in range(3) for entry in trajectories
+        ],
+        "minibatches": [
+            {"first_row": 0, "rows": 6, "trajectories": 4, "loss_tokens": 10},
+            {"first_row": 6, "rows": 3, "trajectories": 2, "loss_tokens": 5},
+        ],
+    }
+    manifest["counts"] |= {"rows": 9, "trajectories": 6, "groups": 3, "tokens": 27, "loss_tokens": 15}
+    draft = Draft(tensors=many, manifest=manifest)
+    batch = load_small(draft, tmp_path / "whole", pairs=True, batch_size=4)
+    assert [part.trajectories for part in batch.minibatches] == [4, 2]
+    manifest["minibatches"] = [
+        {"first_row": 0, "rows": 4, "trajectories": 3, "loss_tokens": 7},
+        {"first_row": 4, "rows": 5, "trajectories": 3, "loss_tokens": 8},
+    ]
+    message = refusal(tmp_path / "cut", draft, pairs=True, batch_size=4)
+    assert message == "Expected 4 trajectories in mini-batch 0, found 3, listed 3"
 
 
 def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -179,6 +180,15 @@ def test_the_ratio_is_of_the_policy_to_the_proximal_one() -> None:
 def test_token_weights_of_a_long_row_stay_near_one() -> None:
     found = correct(torch.full((10_000,), 1e-3), torch.zeros(10_000, dtype=torch.long), objective(correction="tis"))
     assert float(found.weights.max()) == pytest.approx(1.001, abs=1e-5)
+
+
+def test_a_token_that_the_sampler_thought_impossible_gives_infinite_figures_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mismatch_metrics(np.array([0.0, 1000.0]))
+    assert (found["is_max"], found["chi2"]) == (math.inf, math.inf)
+    assert math.isnan(found["is_std"])
+    assert math.isnan(found["ess"])
 
 
 def test_mismatch_metrics_equal_their_definitions() -> None:

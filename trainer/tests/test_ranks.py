@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,48 @@ def test_context_parallel_degree_must_fit_the_heads(heads: int, kv_heads: int, c
     with pytest.raises(JobError, match=r"execution\.cp to be one of \[1, 2, 4") as caught:
         check_heads(heads=heads, kv_heads=kv_heads, cp=cp)
     assert caught.value.code == 64
+
+
+def fail_on_the_first(ranks: Ranks, number: int | None) -> tuple[str, int | None]:
+    def work() -> None:
+        raise ValueError("odd") if number is None else OSError(number, os.strerror(number))
+
+    try:
+        ranks.first(work)
+    except JobError as error:
+        return error.message, error.code
+    except (OSError, ValueError) as error:
+        return str(error), None
+    return "", None
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "code"),
+    [
+        (errno.EIO, "[Errno 5] Input/output error", 74),
+        (errno.ENOSPC, "[Errno 28] No space left on device", 73),
+        (None, "odd", 70),
+    ],
+)
+def test_all_ranks_end_with_the_code_of_the_first_ones_error(number: int | None, text: str, code: int) -> None:
+    """The first rank takes another rank's report for the reason of its own failure, which must not say less."""
+    found = run_ranks(fail_on_the_first, number, world=2)
+    assert found == [(text, None), (f"The first rank failed: {text}", code)]
+
+
+def test_a_rank_on_a_full_disk_looks_silent_until_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_heartbeat, "BEAT_S", 0.01)
+    # A file where the directory should be: it cannot be made.
+    (tmp_path / "attempt").write_text("")
+    beat = rank_heartbeat.Beat(tmp_path / "attempt" / "ranks", 1, lambda: "in phase train")
+    (tmp_path / "attempt").unlink()
+    deadline = time.monotonic() + 600
+    while not (tmp_path / "attempt" / "ranks" / "1").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    beat.close()
+    assert (tmp_path / "attempt" / "ranks" / "1").read_text().endswith(" in phase train")
 
 
 def test_ranks_that_the_launcher_did_not_start_are_refused() -> None:

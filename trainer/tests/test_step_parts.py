@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
 import math
 import os
+import resource
 import signal
 import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from safetensors.numpy import load_file
 
 from longhaul_trainer import __main__ as entry
 from longhaul_trainer.batch.load import Batch
-from longhaul_trainer.directory import TornDirectory, open_sealed, seal
+from longhaul_trainer.directory import TornDirectory, open_sealed, seal, write_durably
 from longhaul_trainer.failures import FENCED, OUTPUT_UNWRITABLE, STOPPED, JobError
 from longhaul_trainer.parallel import ranks as ranks_module
 from longhaul_trainer.parallel.ranks import Ranks
@@ -307,6 +310,53 @@ def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monke
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "heartbeat")
 
 
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Like a disk that becomes full: the kernel takes the bytes that fit, and refuses the next ones."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_line_cut_by_a_full_disk_does_not_swallow_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "HEARTBEAT_S", 3600.0)
+    path = tmp_path / "progress.jsonl"
+    told = progress.Progress(tmp_path, 1)
+    told.emit("started")
+    size = path.stat().st_size
+    with files_of_at_most(size + 10):
+        for _ in range(2):
+            with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+                told.emit("micro", done=1)
+    told.emit("micro", done=2)
+    told.emit("micro", done=3)
+    told.close()
+    whole, torn, *later = path.read_bytes().splitlines()
+    assert (len(whole), len(torn)) == (size - 1, 10)
+    assert [json.loads(line)["done"] for line in later] == [2, 3]
+    # A process that was killed in a write: the next one of this attempt appends to its file.
+    with path.open("ab") as file:
+        file.write(b'{"t": 1')
+    again = progress.Progress(tmp_path, 1)
+    again.emit("started")
+    again.close()
+    *_, torn, last = path.read_bytes().splitlines()
+    assert (torn, json.loads(last)["event"]) == (b'{"t": 1', "started")
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "exit.json"
+    path.write_bytes(b"old")
+    with files_of_at_most(100), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+        write_durably(path, b"x" * 200)
+    assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("exit.json", b"old")]
+
+
 def test_silent_keeps_its_position_and_writes_nothing() -> None:
     quiet = progress.Silent()
     assert (quiet.phase, quiet.last_event) == ("start", "")
@@ -325,7 +375,10 @@ def test_last_event_comes_from_the_newest_earlier_attempt(tmp_path: Path) -> Non
     assert progress.last_event_ms(tmp_path, before=11) == 100
     assert progress.last_event_ms(tmp_path, before=10) == 20
     assert progress.last_event_ms(tmp_path, before=2) is None
-    for text in ("", "{", "{}"):
+    # A torn last line is skipped.
+    (tmp_path / "2" / "progress.jsonl").write_text('{"t": 20}\n{"t": 30}\n{"t": 4')
+    assert progress.last_event_ms(tmp_path, before=10) == 30
+    for text in ("", "{", "{}", "7", "\n"):
         (tmp_path / "2" / "progress.jsonl").write_text(text)
         assert progress.last_event_ms(tmp_path, before=10) is None
     (tmp_path / "2" / "progress.jsonl").unlink()
@@ -484,6 +537,35 @@ def test_adopting_completes_an_intact_directory_and_moves_a_torn_one_aside(
     assert sorted(path.name for path in tmp_path.iterdir()) == [".torn-prox-42", ".torn-prox-43", ".torn-prox-44"]
     with pytest.raises(TornDirectory):
         open_sealed(tmp_path / ".torn-prox-43")
+
+
+def test_a_directory_whose_manifest_differs_from_its_marker_is_torn_whatever_key_it_names(tmp_path: Path) -> None:
+    final = tmp_path / "prox"
+    commit_into(final)
+    manifest = final / "MANIFEST.json"
+    intact = manifest.read_text()
+    for damaged in ('"key": "j"', '"yek": "k"', '"key": ["k"]'):
+        assert intact.count('"key": "k"') == 1
+        manifest.write_text(intact.replace('"key": "k"', damaged))
+        sealed = commit_into(final)
+        assert manifest.read_text() == intact
+        assert commit.adopt(final, key="k") == sealed
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(".torn-prox-")]) == 3
+    # Without a marker nothing says whether the key is damaged. The directory may belong to another job, so it stays where it is.
+    (final / "COMMITTED").unlink()
+    message = refused(OUTPUT_UNWRITABLE, commit_into, final, facts={"key": "other"})
+    assert message == f"Expected {final} to be free or of job other, found k"
+    # A manifest that lists something other than files.
+    for listed in (
+        3,
+        {"path": 3, "bytes": 1, "sha256": ""},
+        {"path": "data", "sha256": ""},
+        {"path": "data", "bytes": 1},
+    ):
+        manifest.write_text(json.dumps({**json.loads(intact), "files": [listed]}))
+        assert commit.adopt(final, key="k") is None
+        commit_into(final)
+        (final / "COMMITTED").unlink()
 
 
 # Packing of rows.

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -841,6 +842,25 @@ def test_a_report_that_names_no_launch_is_nobodys(tmp_path: Path, text: str) -> 
     (tmp_path / "exit.json").write_text(text)
     assert command._report_of(tmp_path, "") is None
     assert command._report_of(tmp_path / "none", "") is None
+
+
+def test_a_report_of_another_rank_counts_whatever_its_clock_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, report = write_spec(tmp_path)
+    stub_attempt(monkeypatch, 69)
+    real = command._attempt
+    monkeypatch.setenv("RANK", "0")
+    theirs = {"code": 78, "launch": launch_id()}
+
+    def fail_after_another(*arguments: Any) -> Any:
+        report.write_text(json.dumps(theirs))
+        os.utime(report, (time.time() - 3600, time.time() - 3600))
+        return real(*arguments)
+
+    monkeypatch.setattr(command, "_attempt", fail_after_another)
+    assert command.step(path, dry_run=False) == 78
+    assert json.loads(report.read_text()) == theirs
 
 
 def test_one_of_several_ranks_reports_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

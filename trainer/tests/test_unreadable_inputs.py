@@ -11,10 +11,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from job_files import TRAINER, die_with_parent, make_config, make_draft, make_job
 
-from longhaul_trainer.directory import open_sealed
-from longhaul_trainer.failures import INPUT_UNUSABLE, IO_ERROR, OUTPUT_UNWRITABLE, io_code
+from longhaul_trainer.directory import Sealed, open_sealed, sha256_bytes
+from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, IO_ERROR, OUTPUT_UNWRITABLE, JobError, io_code
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step.command import step
+from longhaul_trainer.step.commit import adopt
+from longhaul_trainer.step.inputs import find_damage
 from longhaul_trainer.step.spec import parse_spec
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
@@ -65,6 +70,61 @@ def test_a_job_that_cannot_write_still_reports_it(tmp_path: Path, own: Path) -> 
     found, told = run("step", "--spec", job.write(), "--dry-run")
     assert found == OUTPUT_UNWRITABLE
     assert str(job.job_dir) in told
+
+
+@pytest.fixture
+def broken() -> Path:
+    """A file that exists and may be opened; each read fails with EIO, like one on a disk or a mount with a fault."""
+    path = Path("/proc/self/mem")
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        path.read_bytes()
+    return path
+
+
+@pytest.mark.parametrize("name", ["config.json", "batch/batch.json", "policy/MANIFEST.json", "policy/COMMITTED"])
+def test_an_input_with_a_read_error_is_retried_and_not_refused(
+    tmp_path: Path, own: Path, broken: Path, name: str
+) -> None:
+    job = make_job(tmp_path, own, make_draft(own, stage="rft"), make_config("rft"))
+    spec = job.write()
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(broken)
+    assert step(spec, dry_run=True) == IO_ERROR
+    assert job.exit_report(1)["class"] == "io-error"
+
+
+def test_a_spec_with_a_read_error_is_retried_and_a_missing_one_refused(tmp_path: Path, broken: Path) -> None:
+    assert step(broken, dry_run=True) == IO_ERROR
+    assert step(tmp_path / "spec.json", dry_run=True) == INVALID_SPEC
+
+
+def test_an_output_with_a_read_error_is_not_moved_aside(tmp_path: Path, own: Path, broken: Path) -> None:
+    sealed = open_sealed(own)
+    intact = (own / "MANIFEST.json").rename(tmp_path / "intact")
+    (own / "MANIFEST.json").symlink_to(broken)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        adopt(own, key="k")
+    intact.replace(own / "MANIFEST.json")
+    assert open_sealed(own) == sealed
+
+
+class OfTwo(Ranks):
+    """The first of two ranks; the other one finds nothing."""
+
+    def gather(self, value: object) -> list[object]:
+        return [value, None]
+
+
+def test_a_rank_that_cannot_read_its_part_ends_the_job_and_reports_no_damage(tmp_path: Path, broken: Path) -> None:
+    ranks = OfTwo(device=torch.device("cpu"), world=2)
+    manifest = {"files": [{"path": broken.name, "bytes": 0, "sha256": "0" * 64}]}
+    with pytest.raises(JobError) as caught:
+        find_damage(Sealed(path=broken.parent, sha256="", manifest=manifest), ranks)
+    assert (caught.value.code, "Input/output error" in caught.value.message) == (IO_ERROR, True)
+    readable = tmp_path / broken.name
+    readable.touch()
+    found = find_damage(Sealed(path=tmp_path, sha256="", manifest=manifest), ranks)
+    assert found == f"Expected {readable} to hash to {'0' * 64}, found {sha256_bytes(b'')}"
 
 
 def test_an_export_distinguishes_an_unreadable_source_from_an_unwritable_target(tmp_path: Path, own: Path) -> None:

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { crc32c, eventFrames } from './tensorboard.ts'
+import { crc32c, eventFrames, tensorboardTracker } from './tensorboard.ts'
 
 const bytes = (length: number, at: (index: number) => number): Uint8Array =>
   Uint8Array.from({ length }, (_, i) => at(i))
@@ -42,4 +46,60 @@ test('points of one record and step form one event in order, and no points form 
     [0, 2, 1, 1],
   )
   assert.deepEqual(eventFrames([]), [])
+})
+
+test('a disk that takes only a part of the new bytes fails the sending, and the next one writes the rest', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-tensorboard-'))
+  t.after(() => rm(directory, { recursive: true, force: true }))
+  const points = Array.from({ length: 40 }, (_, step) => ({ metric: 'dapo-1/loss', step, value: 0.5, atMs: 1_000 }))
+  const whole = Buffer.concat(eventFrames(points).map((frame) => frame.bytes))
+  const run = { run: 'run', id: '', facts: {}, points, isReported: false }
+  const send = async (): Promise<number[]> => {
+    const sent: number[] = []
+    const { signal } = new AbortController()
+    await tensorboardTracker({ kind: 'tensorboard', directory }).send(run, {
+      isDry: false,
+      onSent: (count) => sent.push(count),
+      signal,
+    })
+    return sent
+  }
+  assert.deepEqual(await send(), [40])
+  const [name = ''] = await readdir(join(directory, 'run'))
+  const path = join(directory, 'run', name)
+  assert.ok(whole.length > 1_500)
+  await writeFile(path, whole.subarray(0, 900))
+  // A process that may write no further than byte 1,024 of a file: the kernel takes the first 124 bytes and counts them.
+  const code = `
+    import { tensorboardTracker } from ${JSON.stringify(import.meta.resolve('./tensorboard.ts'))}
+    const { directory, run } = JSON.parse(process.argv[1])
+    try {
+      const signal = new AbortController().signal
+      await tensorboardTracker({ kind: 'tensorboard', directory }).send(run, { isDry: false, onSent: (n) => console.log('sent', n), signal })
+    } catch (error) {
+      console.log(error.code, error.message)
+    }`
+  const limited = spawnSync(
+    'bash',
+    [
+      '-c',
+      'ulimit -f 1 && exec "$@"',
+      'bash',
+      process.execPath,
+      '--input-type=module',
+      '-e',
+      code,
+      JSON.stringify({ directory, run }),
+    ],
+    { encoding: 'utf8' },
+  )
+  assert.match(
+    limited.stdout,
+    /^Tracker\.Unavailable TensorBoard: the event file .* cannot be written \(EFBIG\)/,
+    limited.stderr,
+  )
+  assert.deepEqual(await readFile(path), whole.subarray(0, 1_024))
+  const [missing] = await send()
+  assert.ok(missing !== undefined && missing > 0 && missing < 40)
+  assert.deepEqual(await readFile(path), whole)
 })

@@ -73,7 +73,11 @@ async function complete(path: string, whole: Buffer, end: number): Promise<void>
   if (end === 0) return replace(path, whole)
   const file = await open(path, 'r+')
   try {
-    await file.write(whole, end, whole.length - end, end)
+    for (let at = end; at < whole.length; ) {
+      // A disk that fills up takes a part of the bytes without an error; the write of the rest gives the error.
+      const { bytesWritten } = await file.write(whole, at, whole.length - at, at)
+      at += bytesWritten
+    }
   } finally {
     await file.close()
   }

@@ -27,6 +27,7 @@ from longhaul_trainer.batch.accounts import (
 from longhaul_trainer.batch.rules import check_advantages, check_offsets, check_row_trajectories, check_tokens
 from longhaul_trainer.batch.tensors import map_tensors, refuse
 from longhaul_trainer.directory import sha256_bytes, sha256_file
+from longhaul_trainer.failures import BATCH_REFUSED, JobError, reading_code
 
 SCHEMA = "longhaul.batch/1"
 Array = np.ndarray[Any, Any]
@@ -103,7 +104,7 @@ def _read_manifest(path: Path, manifest_sha256: str) -> dict[str, Any]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise refuse(f"Cannot read {path}: {error.strerror}") from error
+        raise JobError(reading_code(error, BATCH_REFUSED), f"Cannot read {path}: {error.strerror}") from error
     if (found := sha256_bytes(data)) != manifest_sha256:
         raise refuse(f"Expected batch.json to hash to {manifest_sha256}, found {found}")
     try:

@@ -18,11 +18,12 @@ class Beat:
     """Starts a daemon thread that writes this rank's position into `directory/<rank>` every second."""
 
     def __init__(self, directory: Path, rank: int, where: Callable[[], str]) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / str(rank)
         self._new = directory / f"{rank}.new"
         self._where = where
         self._stop = threading.Event()
+        # Once before this returns: this rank's report of its end needs the directory.
+        self._write(0)
         threading.Thread(target=self._beat, name="rank-heartbeat", daemon=True).start()
 
     def close(self) -> None:
@@ -30,15 +31,17 @@ class Beat:
 
     def _beat(self) -> None:
         number = 0
-        while True:
+        while not self._stop.wait(BEAT_S):
             number += 1
-            # On a full disk this rank looks silent. Other writers report the full disk.
-            with contextlib.suppress(OSError):
-                # A rank that stops in the middle of a write would leave an empty file, and no position.
-                self._new.write_text(f"{number} {self._where()}")
-                self._new.replace(self._path)
-            if self._stop.wait(BEAT_S):
-                return
+            self._write(number)
+
+    def _write(self, number: int) -> None:
+        # On a full disk this rank looks silent. Other writers report the full disk.
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # A rank that stops in the middle of a write would leave an empty file, and no position.
+            self._new.write_text(f"{number} {self._where()}")
+            self._new.replace(self._path)
 
 
 def find_silent(directory: Path, *, world: int, look_s: float = LOOK_S) -> dict[int, str]:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from longhaul_trainer.directory import Sealed
-from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError, LostRanks
+from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError, LostRanks, io_code
 
 # Environment variables in which torchrun and every cluster launcher give a process its rank.
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -107,7 +107,9 @@ class Ranks:
             except JobError as error:
                 answer, failure = _as_bytes([[error.code, error.message], None]), error
             except Exception as error:
-                answer, failure = _as_bytes([[INTERNAL, f"The first rank failed: {error}"], None]), error
+                # With its own code: another rank's report may be read for the first one's.
+                code = io_code(error) or INTERNAL
+                answer, failure = _as_bytes([[code, f"The first rank failed: {error}"], None]), error
         problem, result = _from_bytes(_from_first(answer))
         if failure is not None:
             raise failure

@@ -153,7 +153,7 @@ def _verify(path: Path, manifest_sha256: str | None) -> str | None:
         return None
     try:
         return open_sealed(path, expected_sha256=manifest_sha256).sha256
-    except TornDirectory as error:
+    except (TornDirectory, OSError) as error:
         raise HttpError(422, "bad_policy_directory", str(error)) from error
 
 

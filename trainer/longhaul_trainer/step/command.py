@@ -26,6 +26,7 @@ from longhaul_trainer.failures import (
     JobError,
     LostRanks,
     io_code,
+    reading_code,
 )
 from longhaul_trainer.imports import heavy_imports
 from longhaul_trainer.parallel.rank_heartbeat import Beat, find_silent, format_silent_ranks
@@ -279,7 +280,8 @@ def _read_config(spec: Spec) -> Config:
     try:
         data = spec.config.path.read_bytes()
     except OSError as error:
-        raise JobError(INVALID_SPEC, f"Cannot read config {spec.config.path}: {error.strerror}") from error
+        code = reading_code(error, INVALID_SPEC)
+        raise JobError(code, f"Cannot read config {spec.config.path}: {error.strerror}") from error
     if (found := sha256_bytes(data)) != spec.config.sha256:
         raise JobError(INVALID_SPEC, f"Expected config to hash to {spec.config.sha256}, found {found}")
     config = parse_config(data)

@@ -16,6 +16,7 @@ from longhaul_trainer.directory import (
     COMMITTED,
     Sealed,
     TornDirectory,
+    check_marker,
     fsync_path,
     mark_committed,
     open_sealed,
@@ -39,11 +40,15 @@ def adopt(final: Path, *, key: str, hashes: bool = True) -> Sealed | None:
         return None
     try:
         manifest, digest = read_manifest(final)
+        is_marked = (final / COMMITTED).is_file()
+        if is_marked:
+            # Before the key: the key of a damaged manifest says nothing about whose directory this is.
+            check_marker(final, digest)
         if manifest.get("key") != key:
             raise JobError(
                 OUTPUT_UNWRITABLE, f"Expected {final} to be free or of job {key}, found {manifest.get('key')}"
             )
-        if not (final / COMMITTED).is_file():
+        if not is_marked:
             verify_files(final, manifest, hashes=True)
             mark_committed(final, digest)
         return open_sealed(final, hashes=hashes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import Sealed, TornDirectory, open_sealed, sha256_file, verify_files
-from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
+from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError, io_code
 from longhaul_trainer.rope import Yarn, read_yarn
 from longhaul_trainer.step.spec import Spec
 
@@ -93,7 +93,7 @@ def _open_whole(path: Path, manifest_sha256: str, ranks: Ranks | None) -> Sealed
         sealed = open_sealed(path, expected_sha256=manifest_sha256, hashes=ranks is None)
     except TornDirectory as error:
         raise JobError(INPUT_UNUSABLE, str(error)) from error
-    if ranks is not None and (problem := find_damage(sealed, ranks)) is not None:
+    if ranks is not None and (problem := find_damage(sealed, ranks, is_input=True)) is not None:
         raise JobError(INPUT_UNUSABLE, problem)
     return sealed
 
@@ -125,12 +125,21 @@ def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
         )
 
 
-def find_damage(sealed: Sealed, ranks: Ranks) -> str | None:
+def find_damage(sealed: Sealed, ranks: Ranks, *, is_input: bool = False) -> str | None:
     """The first difference from the manifest, or None, the same on every rank. Each rank hashes a part of the files, because a
-    checkpoint of many ranks is too large to be read by one of them. A collective."""
-    problem = None
+    checkpoint of many ranks is too large to be read by one of them. A collective.
+
+    Raises JobError on every rank if one cannot read its part: the files may be intact.
+    """
+    problem: tuple[int | None, str] | None = None
     try:
         verify_files(sealed.path, sealed.manifest, hashes=True, part=(ranks.rank, ranks.world))
-    except (TornDirectory, OSError) as error:
-        problem = str(error)
-    return next((found for found in ranks.gather(problem) if found is not None), None)
+    except TornDirectory as error:
+        problem = None, str(error)
+    except OSError as error:
+        problem = io_code(error, [sealed.path] if is_input else []), f"Cannot read {sealed.path}: {error}"
+    problems = [found for found in ranks.gather(problem) if found is not None]
+    for code, message in problems:
+        if code is not None:
+            raise JobError(code, message)
+    return problems[0][1] if problems else None

@@ -19,7 +19,7 @@ from longhaul_trainer import VERSION
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import Sealed, fsync_path, json_bytes, sha256_bytes, sha256_file
-from longhaul_trainer.failures import INPUT_UNUSABLE, INTERNAL, STOPPED, JobError
+from longhaul_trainer.failures import INPUT_UNUSABLE, INTERNAL, STOPPED, JobError, reading_code
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.lora import Lora, merge_adapters
 from longhaul_trainer.parallel.ranks import Ranks
@@ -209,7 +209,8 @@ class Job:
         try:
             scorer = self._load(self.job_input.sealed.path, is_checkpoint=self.job_input.is_checkpoint)
         except (UnsupportedModel, OSError, ValueError) as error:
-            raise JobError(INPUT_UNUSABLE, f"Cannot load {self.job_input.sealed.path}: {error}") from error
+            code = reading_code(error, INPUT_UNUSABLE)
+            raise JobError(code, f"Cannot load {self.job_input.sealed.path}: {error}") from error
         model = scorer.model
         self.progress.emit(
             "loaded",
@@ -293,7 +294,8 @@ class Job:
         try:
             return make_scorer(directory, hugging_face_weights(directory), options)
         except (UnsupportedModel, OSError, ValueError) as error:
-            raise JobError(INPUT_UNUSABLE, f"Cannot load the reference {directory}: {error}") from error
+            code = reading_code(error, INPUT_UNUSABLE)
+            raise JobError(code, f"Cannot load the reference {directory}: {error}") from error
 
     def _canary_old(self, scorer: Scorer | None) -> None:
         """Stores the canary's old log-probabilities. None loads the input for it, in case only the export was missing and the job

@@ -24,7 +24,8 @@ class Progress:
 
     def __init__(self, directory: Path, fence: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(directory / "progress.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._descriptor = os.open(directory / "progress.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        self._is_torn = _ends_within_a_line(self._descriptor)
         self._fence = fence
         self._seq = 0
         self._last = now_ms()
@@ -46,12 +47,21 @@ class Progress:
             data = json.dumps({name: plain(value) for name, value in line.items()}).encode()
             if len(data) >= MAX_LINE:
                 data = json.dumps({**dict(list(line.items())[:5]), "truncated": True}).encode()
-            os.write(self._descriptor, data + b"\n")
+            self._append(data + b"\n")
             if event not in ("heartbeat", "micro", "prox"):
                 self.tail.append(data.decode()[:300])
 
     def close(self) -> None:
         self._stop.set()
+
+    def _append(self, line: bytes) -> None:
+        """A line that a full disk cut ends here: otherwise this one would be lost with it."""
+        rest = b"\n" + line if self._is_torn else line
+        while rest:
+            # A disk that fills up takes a part of the bytes without an error; the write of the rest gives the error.
+            written = os.write(self._descriptor, rest)
+            self._is_torn = rest[written - 1 : written] != b"\n"
+            rest = rest[written:]
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
@@ -59,6 +69,12 @@ class Progress:
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             with contextlib.suppress(OSError):
                 self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
+
+
+def _ends_within_a_line(descriptor: int) -> bool:
+    """Whether the file ends in the middle of a line: an earlier process of this attempt was killed, or its disk was full."""
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
 class Silent:
@@ -83,14 +99,21 @@ def place_of(progress: Progress | Silent) -> str:
 
 
 def last_event_ms(attempts: Path, *, before: int) -> int | None:
-    """Time (ms) of the last event of the newest attempt before this fence; None without one."""
+    """Time (ms) of the last whole line of the newest attempt before this fence; None without one."""
     fences = [int(path.name) for path in attempts.glob("[0-9]*") if path.name.isdigit() and int(path.name) < before]
     if not fences:
         return None
     try:
-        lines = (attempts / str(max(fences)) / "progress.jsonl").read_text().splitlines()
-        return int(json.loads(lines[-1])["t"])
-    except (OSError, ValueError, IndexError, KeyError):
+        lines = (attempts / str(max(fences)) / "progress.jsonl").read_bytes().splitlines()
+    except OSError:
+        return None
+    return next((time for line in reversed(lines) if (time := _time_of(line)) is not None), None)
+
+
+def _time_of(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["t"])
+    except (ValueError, TypeError, KeyError):
         return None
 
 

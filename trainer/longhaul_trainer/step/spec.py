@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from longhaul_trainer.failures import INVALID_SPEC, JobError
+from longhaul_trainer.failures import INVALID_SPEC, JobError, reading_code
 from longhaul_trainer.strict import Count, NotNegative, Strict, Whole, expected, explain
 
 Kind = TypeVar("Kind", bound="JobSpec")
@@ -253,7 +253,7 @@ def read_spec(path: Path) -> Spec | WindowSpec:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise JobError(INVALID_SPEC, f"Cannot read spec {path}: {error.strerror}") from error
+        raise JobError(reading_code(error, INVALID_SPEC), f"Cannot read spec {path}: {error.strerror}") from error
     except ValueError as error:
         raise JobError(INVALID_SPEC, f"Expected JSON in {path}: {error}") from error
     is_window = isinstance(value, dict) and value.get("schema") == WINDOW_SCHEMA

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import json_bytes, share
-from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
+from longhaul_trainer.failures import INPUT_UNUSABLE, JobError, reading_code
 from longhaul_trainer.lean_adamw import LeanAdamW
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.trainable import fill_weights
@@ -185,7 +185,7 @@ def read_trainer_state(directory: Path) -> dict[str, Any]:
     try:
         value = json.loads((directory / STATE).read_text())
     except (OSError, ValueError) as error:
-        raise JobError(INPUT_UNUSABLE, f"Cannot read {directory / STATE}: {error}") from error
+        raise JobError(reading_code(error, INPUT_UNUSABLE), f"Cannot read {directory / STATE}: {error}") from error
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise JobError(INPUT_UNUSABLE, f"Expected schema {SCHEMA} in {directory / STATE}")
     return value

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from longhaul_trainer.directory import TornDirectory, json_bytes, open_sealed
-from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
+from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError, reading_code
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.parallel.ranks import Ranks, open_ranks
 from longhaul_trainer.rope import read_yarn
@@ -52,7 +52,7 @@ def run_window(
         options = ModelOptions(ranks=ranks, ac=execution.ac, offload=execution.activation_offload)
         scorer = make_scorer(sealed.path, hugging_face_weights(sealed.path), options)
     except (UnsupportedModel, OSError, ValueError) as error:
-        raise JobError(INPUT_UNUSABLE, f"Cannot load {sealed.path}: {error}") from error
+        raise JobError(reading_code(error, INPUT_UNUSABLE), f"Cannot load {sealed.path}: {error}") from error
     progress.emit("loaded", seconds=round(time.monotonic() - began, 3))
     progress.phase = "window"
     write = prepare_window(scorer, yarn, sealed.path, max_tokens=execution.max_tokens_per_micro, ranks=ranks)
