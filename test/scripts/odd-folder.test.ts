@@ -1,7 +1,7 @@
 /** A checkout in a folder whose name an address of a module spells otherwise: with a space, a percent sign and an umlaut. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, readdir, rm, symlink } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -40,4 +40,32 @@ test('the program of sandboxes is compiled there', async () => {
     const { compileRunner } = await import('./src/adapters/docker/sandbox/runner-volume.ts')
     console.log((await compileRunner()).subarray(1, 4).toString())`
   assert.equal(await node('--input-type=module', '--eval', compile), 'ELF\n')
+})
+
+/** As in the image of a sandbox worker, which has no compiler: pods got a program that was compiled, so there they got none. */
+test('a program that is shipped there is given to containers and pods without a compiler', async () => {
+  const name = await node(
+    '--input-type=module',
+    '--eval',
+    `const { builtRunnerName } = await import('./src/adapters/docker/sandbox/runner-volume.ts')
+    console.log(await builtRunnerName())`,
+  )
+  const built = join(checkout, 'infra/built')
+  await mkdir(built, { recursive: true })
+  await writeFile(join(built, name.trim()), 'shipped')
+  const give = `
+    process.env.PATH = ''
+    const { runnerProgram } = await import('./src/adapters/docker/sandbox/runner-volume.ts')
+    const { ensureRunnerMap } = await import('./src/adapters/kubernetes/runner-map.ts')
+    const { ClusterRefusal } = await import('./src/adapters/kubernetes/cluster-errors.ts')
+    let made = null
+    const ask = async ({ method = 'GET', body }) => {
+      if (method === 'POST') return (made = body)
+      if (made === null) throw new ClusterRefusal(404, '{}')
+      return made
+    }
+    await ensureRunnerMap({ namespace: 'pods', pathOf: (...words) => words.join('/'), ask })
+    console.log(String(await runnerProgram()), atob(made.binaryData.runner))`
+  assert.equal(await node('--input-type=module', '--eval', give), 'shipped shipped\n')
+  await rm(built, { recursive: true })
 })

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { PROJECT, LABELS } from '../docker/container/labels.ts'
-import { compileRunner, runnerParts } from '../docker/sandbox/runner-volume.ts'
+import { runnerParts, runnerProgram } from '../docker/sandbox/runner-volume.ts'
 import { unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 
@@ -38,7 +38,7 @@ async function makeRunnerMap(cluster: Cluster): Promise<string> {
   const { name, scripts } = await runnerParts()
   const there = await read(cluster, name)
   if (there === null) {
-    const program = await compileRunner()
+    const program = await runnerProgram()
     const bytes = program.length + Object.values(scripts).reduce((sum, text) => sum + Buffer.byteLength(text), 0)
     if (bytes > MAX_BYTES) {
       throw new LonghaulError({

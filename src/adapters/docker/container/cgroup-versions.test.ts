@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { mayLimitDisk } from './container-spec.ts'
 import { type EngineInfo, engineFacts, type Engine } from '../engine/engine.ts'
-import { compileRunner } from '../sandbox/runner-volume.ts'
+import { runnerProgram } from '../sandbox/runner-volume.ts'
 
 const ALL_LIMITS = { MemoryLimit: true, SwapLimit: true, PidsLimit: true, CPUSet: true, CpuCfsQuota: true }
 
@@ -111,7 +111,7 @@ for (const { name, pids, oom } of KERNELS) {
   test(`a kernel with ${name}: the runner reads the process limit and kills by the memory limit`, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
     const runner = join(folder, 'runner')
-    writeFileSync(runner, await compileRunner(), { mode: 0o700 })
+    writeFileSync(runner, await runnerProgram(), { mode: 0o700 })
     const write = (file: string, text: string): void => {
       mkdirSync(dirname(join(folder, file)), { recursive: true })
       writeFileSync(join(folder, file), text)

@@ -19,7 +19,7 @@ import { sha256Hex } from '../../../platform/hash.ts'
 
 /** The path works from a checkout (`src/`) and from the package (`dist/`), because `infra/` lies beside both. */
 const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
-/** Worker images ship the compiled program here, so that a sandbox host needs no compiler. */
+/** Worker images ship the compiled program here, so that a worker of sandboxes needs no compiler. */
 const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
 /** Written last: a volume without this file was only partly filled. */
 const COMPLETE = 'complete'
@@ -34,6 +34,7 @@ const FLAGS = ['-std=gnu17', '-O2', '-Wall', '-static', '-s']
 
 const run = promisify(execFile)
 const known = new WeakMap<Engine['docker'], Promise<string>>()
+let program: Promise<Buffer> | null = null
 
 export interface EnsureRunnerVolumeInput {
   engine: Engine
@@ -71,7 +72,7 @@ async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<strin
   })
   try {
     if (await isComplete(container)) return name
-    const program = await readFile(new URL(await builtRunnerName(), SHIPPED)).catch(compileRunner)
+    const program = await runnerProgram()
     const files = [
       ...Object.entries(scripts).map(([script, text]) => ({ name: script, body: Buffer.from(text), mode: 0o444 })),
       { name: 'runner', body: program, mode: 0o555 },
@@ -125,6 +126,18 @@ function hashOf(files: Record<string, string>): string {
 /** Returns the file name of the program built from these sources for this machine's architecture. */
 export async function builtRunnerName(): Promise<string> {
   return `runner-${hashOf(await readSources())}`
+}
+
+/** The shipped program, or one that is compiled once per process.
+ *  @throws LonghaulError `Stack.SetupFailed` without a C compiler */
+export function runnerProgram(): Promise<Buffer> {
+  if (program !== null) return program
+  const made = builtRunnerName()
+    .then((name) => readFile(new URL(name, SHIPPED)))
+    .catch(compileRunner)
+  program = made
+  made.catch(() => (program = null))
+  return made
 }
 
 /** Compiles one static program, because images have other C libraries or none.
