@@ -59,6 +59,7 @@ test('a disk that takes only a part of the new bytes fails the sending, and the 
     const { signal } = new AbortController()
     await tensorboardTracker({ kind: 'tensorboard', directory }).send(run, {
       isDry: false,
+      settleId: (id) => Promise.resolve(id),
       onSent: (count) => sent.push(count),
       signal,
     })
