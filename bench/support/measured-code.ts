@@ -187,7 +187,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   'mutation-python': {
-    command: 'python trainer/mutate.py',
+    command: 'python trainer/mutate.py objective; python trainer/mutate.py --sample batch=250 batch',
     sources: [
       'trainer/longhaul_trainer/objective',
       'trainer/longhaul_trainer/batch',
@@ -196,7 +196,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   'mutation-python-step': {
-    command: 'python trainer/mutate.py --sample step=500 step',
+    command: 'python trainer/mutate.py --sample step=100 step',
     sources: ['trainer/longhaul_trainer/step', 'trainer/tests'],
   },
   'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
