@@ -80,6 +80,8 @@ class ReferenceStep:
     gradients: dict[str, torch.Tensor]
     entropy: float
     n_tokens: int
+    # Means over the chosen and the rejected trajectories of pairs.
+    rewards: tuple[float, float] | None = None
 
 
 def reference_step(

@@ -80,7 +80,14 @@ def reference_dpo_step(
     loss = sum(losses, torch.zeros((), dtype=torch.float64)) / len(losses)
     loss.backward()
     gradients = {name: leaf.grad for name, leaf in model.weights.items() if leaf.grad is not None}
-    return ReferenceStep(loss=float(loss.detach()), gradients=gradients, entropy=entropies / tokens, n_tokens=tokens)
+    chosen, rejected = (beta * float(sum(side).detach()) / len(side) for side in (ratios[::2], ratios[1::2]))
+    return ReferenceStep(
+        loss=float(loss.detach()),
+        gradients=gradients,
+        entropy=entropies / tokens,
+        n_tokens=tokens,
+        rewards=(chosen, rejected),
+    )
 
 
 def reference_turn_advantages(step_rewards: list[list[float]], delta: float) -> list[list[float]]:

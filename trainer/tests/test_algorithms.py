@@ -23,6 +23,7 @@ from test_objectives import objective
 
 from longhaul_trainer.batch.accounts import budget_sizes
 from longhaul_trainer.config import Kl, parse_config
+from longhaul_trainer.directory import seal
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.objective.algorithms import Counts, Tokens, policy_loss
 from longhaul_trainer.objective.corrections import correct
@@ -452,6 +453,7 @@ def test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight(
     assert metrics["entropy"] == pytest.approx(expected.entropy, rel=1e-6)
     # With the random reference some margins are positive and some negative.
     assert 0 < metrics["pair_accuracy"] < 1
+    assert (metrics["chosen_reward"], metrics["rejected_reward"]) == pytest.approx(expected.rewards, rel=1e-5)
 
 
 @pytest.mark.parametrize("cp", [1, 2])
@@ -581,3 +583,27 @@ def test_a_reference_other_than_the_one_of_the_config_is_refused(
         job = plain
     assert run(job.write()) == (66 if wrong == "torn" else 64)
     assert ("spec.reference" in job.exit_report()["message"]) == (wrong != "torn")
+
+
+def test_a_checkpoint_and_a_policy_with_another_tokenizer_are_no_reference(
+    tmp_path: Path, policy: Path, other_policy: Path
+) -> None:
+    def refusal(name: str, kind: str, tokenizer: bytes | None) -> str:
+        reference = tmp_path / name
+        reference.mkdir()
+        for path in other_policy.iterdir():
+            if path.is_file() and path.name not in ("MANIFEST.json", "COMMITTED"):
+                (reference / path.name).write_bytes(path.read_bytes())
+        if tokenizer is None:
+            (reference / "tokenizer.json").unlink()
+        else:
+            (reference / "tokenizer.json").write_bytes(tokenizer)
+        seal(reference, kind=kind, facts={})
+        job = pulled_job(tmp_path / f"job-{name}", policy, reference)
+        assert run(job.write()) == 64
+        return str(job.exit_report()["message"])
+
+    own = (policy / "tokenizer.json").read_bytes()
+    assert "spec.reference to be a policy directory, got a checkpoint" in refusal("checkpoint", "checkpoint", own)
+    for name, tokenizer in (("without", None), ("another", own + b" ")):
+        assert "the reference to have the input's tokenizer" in refusal(name, "policy", tokenizer)

@@ -195,6 +195,41 @@ def test_next_job_continues_the_optimizer_and_the_step_count(tmp_path: Path, pol
     assert step(stale.write(), dry_run=False) == 65
 
 
+def test_the_first_update_begins_with_the_moments_of_the_input_where_they_are_carried(
+    tmp_path: Path, policy: Path, finished: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, torch.Tensor] = {}
+
+    def look(self: Any, state: Any) -> Any:
+        for name, parameter in self.scorer.model.named_parameters():
+            for slot, value in self.optimizer.state.get(parameter, {}).items():
+                seen[f"{slot}.{name}"] = value.clone()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Trainer, "run_step", look)
+    draft = make_draft(finished.policy, stage="dapo", seed=3)
+    draft.manifest["policies"] = [
+        {
+            "version": finished.spec["output"]["policy_version"],
+            "manifest_sha256": open_sealed(finished.policy).sha256,
+        }
+    ]
+    stored = load_file(finished.checkpoint / "state.safetensors")
+    moments = {name: value for name, value in stored.items() if name.startswith(("exp_avg.", "exp_avg_sq."))}
+    assert any(np.abs(value).max() > 0 for value in moments.values())
+    for init, expected in (("carry", moments), ("fresh", {})):
+        seen.clear()
+        config = make_config("dapo", optimizer_init=init)
+        job = make_job(tmp_path / init, finished.checkpoint, draft, config, kind="checkpoint", global_step=4)
+        with pytest.raises(KeyboardInterrupt):
+            step(job.write(), dry_run=False)
+        steps = [int(value) for name, value in seen.items() if name.startswith("step.")]
+        assert steps == [4] * (len(expected) // 2)
+        assert {name: value.tolist() for name, value in seen.items() if not name.startswith("step.")} == {
+            name: value.tolist() for name, value in expected.items()
+        }
+
+
 def test_proximal_values_of_another_processor_are_computed_again_until_an_update_is_stored(
     tmp_path: Path, policy: Path
 ) -> None:
