@@ -80,7 +80,7 @@ def reference_dpo_step(
     loss = sum(losses, torch.zeros((), dtype=torch.float64)) / len(losses)
     loss.backward()
     gradients = {name: leaf.grad for name, leaf in model.weights.items() if leaf.grad is not None}
-    chosen, rejected = (beta * float(sum(side).detach()) / len(side) for side in (ratios[::2], ratios[1::2]))
+    chosen, rejected = (beta * float(torch.stack(side).detach().mean()) for side in (ratios[::2], ratios[1::2]))
     return ReferenceStep(
         loss=float(loss.detach()),
         gradients=gradients,
