@@ -125,7 +125,8 @@ test('a warm call over its time limit is ended, and the next one is answered', {
   try {
     await writeFile(join(root, 'waits.py'), 'import time\ntime.sleep(600)\n')
     await writeFile(join(root, 'ends.py'), 'import os, sys\nprint(sorted(os.environ))\nsys.exit(3)\n')
-    assert.deepEqual(await call(HANG_MS, 'ends'), { exitCode: 3, tail: "['PYTHONPATH']\n", timedOut: false })
+    const ended = { exitCode: 3, tail: "['PYTHONPATH']\n", timedOut: false, wasSilent: false }
+    assert.deepEqual(await call(HANG_MS, 'ends'), ended)
     const { exitCode, timedOut } = await call(2_000, 'waits')
     assert.deepEqual([exitCode, timedOut], [null, true])
     assert.equal((await call(HANG_MS, 'ends')).exitCode, 3)

@@ -175,6 +175,7 @@ const NO_RECORDS: Readonly<Record<string, string>> = {
   config: 'read by the trainer, which checks it',
   episodes: 'the metadata of an exported table',
   export: 'the summary of an exported folder',
+  'job-owner': 'a note of trainer workers, beside the jobs',
   import: 'in a policy’s directory, below its manifest',
   manifest: 'of a policy’s directory, checked on import',
   published: 'written to a hub',
