@@ -21,6 +21,11 @@ export function purposeOf(stage: string): EpisodePurpose {
   return stage === 'rft' ? { kind: 'rft' } : { kind: 'reinforce', stage }
 }
 
+/** Only reinforcement has iterations, counted from 1; what else is played is its stage's iteration 0. */
+export function firstIteration({ kind }: EpisodePurpose): 0 | 1 {
+  return kind === 'reinforce' ? 1 : 0
+}
+
 /** `base`; `dapo-1-0003` after an iteration, inside a stage; `rl.verified` on a further suite. */
 export function evaluationName({ name, iteration, suite }: EvaluationPurpose): string {
   return `${name}${iteration === null ? '' : `-${String(iteration).padStart(4, '0')}`}${suite === null ? '' : `.${suite}`}`

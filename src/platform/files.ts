@@ -12,7 +12,7 @@ import {
   type Stats,
   writeFile as writeDescriptor,
 } from 'node:fs'
-import { access, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { access, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
@@ -98,6 +98,16 @@ export function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   )
+}
+
+/** Names in a directory; none if it does not exist. @param orFile whether a file in its place has none either, instead of an error */
+export async function namesIn(directory: string, { orFile = false } = {}): Promise<string[]> {
+  try {
+    return await readdir(directory)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || (orFile && errnoOf(error) === 'ENOTDIR')) return []
+    throw error
+  }
 }
 
 /** Null if the file does not exist or is not JSON, for example after a crash during a non-atomic write. */

@@ -67,18 +67,13 @@ export function runCommand(input: RunCommandInput): Promise<CommandResult> {
       signalGroupOf(child.pid, 'SIGTERM')
       killer ??= setTimeout(() => signalGroupOf(child.pid, 'SIGKILL'), graceMs)
     }
-    const timer = setTimeout(() => {
+    const expire = (isSilent: boolean): void => {
       timedOut = true
+      wasSilent ||= isSilent
       stop()
-    }, timeoutMs)
-    const silence =
-      silenceMs === undefined
-        ? undefined
-        : setTimeout(() => {
-            timedOut = true
-            wasSilent = true
-            stop()
-          }, silenceMs)
+    }
+    const timer = setTimeout(expire, timeoutMs, false)
+    const silence = silenceMs === undefined ? undefined : setTimeout(expire, silenceMs, true)
     signal?.addEventListener('abort', stop, { once: true })
     const settle = (): void => {
       clearTimeout(timer)

@@ -1,6 +1,5 @@
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Context } from '@temporalio/activity'
 import { Runtime } from '@temporalio/worker'
 import { type Fleets, fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
@@ -37,6 +36,7 @@ import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { startJobWatch } from './job-watch.ts'
+import { type Rounds, startRounds } from './rounds.ts'
 import { type Interposers, chatClientsOf, connectStore, policyClientsOf, putToSleep } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import type { FleetPlan } from '../adapters/engines/fleet-files.ts'
@@ -155,11 +155,8 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
     const folders = [{ key: directoryOf(batch.key), files: [BATCH_FILE, BATCH_MANIFEST] }]
     return store.weights.use({ policy, part, folders, signal }, async () => {
-      const result = await ownedBy(
-        run,
-        recipe.trainer,
-        scope,
-      )(job, () =>
+      const whileRunOwns = ownedBy(run, recipe.trainer, scope)
+      const result = await whileRunOwns(job, () =>
         followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
           runJob({ job, ...following }),
         ),
@@ -290,9 +287,7 @@ interface EngineWatchInput {
  * because a terminated run ends nothing itself. If the server cannot be asked, nothing changes. Several trainer workers of a host may
  * do this concurrently.
  */
-function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): { stop(): Promise<void> } {
-  const stopping = new AbortController()
-  const { signal } = stopping
+function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): Rounds {
   const look = async (plan: FleetPlan): Promise<void> => {
     const { run } = plan
     try {
@@ -307,20 +302,10 @@ function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): 
       log.warn('the engines of a run could not be checked', { run, error: toLonghaulError(error).message })
     }
   }
-  const watch = async (): Promise<void> => {
-    while (!signal.aborted) {
-      await Promise.all((await fleets.list()).map(look))
-      // Two renewals may be lost before the third comes too late.
-      await sleep(Math.min(LONGEST_ROUND_MS, leaseMs / 3), undefined, { signal }).catch(() => undefined)
-    }
-  }
-  const done = watch()
-  return {
-    async stop() {
-      stopping.abort()
-      await done
-    },
-  }
+  // Two renewals may be lost before the third comes too late.
+  return startRounds(Math.min(LONGEST_ROUND_MS, leaseMs / 3), async () => {
+    await Promise.all((await fleets.list()).map(look))
+  })
 }
 
 /** Returns the root workflow's id, because a stage requests engines too and closes before its run. */

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type JobOwner, type OwnedJob, ownedJobs } from '../adapters/trainer-job/job/job-owners.ts'
 import { findLiveAttempt, launchedAttempts } from '../adapters/trainer-job/job/live-attempts.ts'
 import { progressAge } from '../adapters/trainer-job/job/attempt-files.ts'
@@ -7,6 +6,7 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
 import type { TrainerRecipe } from '../contracts/recipe.types.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
+import { type Rounds, startRounds } from './rounds.ts'
 
 /** Each round asks the Temporal server about every job that is noted, and a launcher about those whose runs are over. */
 const EVERY_MS = 30_000
@@ -25,25 +25,25 @@ export interface JobWatchInput {
   everyMs?: number
 }
 
+type SayOnce = (level: 'info' | 'warn', message: string, facts: { job: string } & Record<string, unknown>) => void
+
 /**
  * Stops training jobs whose runs are over, because a terminated run stops nothing itself, and the worker that followed its job may have
  * died before. A job stays if one of those who have it is open, belongs to the server of another stack, or cannot be asked about; it
  * also stays while its launcher does not answer. Several trainer workers may do this concurrently: to stop a job twice is harmless.
  */
-export function startJobWatch(input: JobWatchInput): { stop(): Promise<void> } {
+export function startJobWatch(input: JobWatchInput): Rounds {
   const { everyMs = EVERY_MS, log, store } = input
-  const stopping = new AbortController()
-  const { signal } = stopping
   const said = new Map<string, string>()
   /** Says what happens to a job once, until something else does. */
-  const sayOnce = (level: 'info' | 'warn', message: string, facts: { job: string } & Record<string, unknown>): void => {
+  const sayOnce: SayOnce = (level, message, facts) => {
     const text = JSON.stringify([message, facts])
     if (said.get(facts.job) === text) return
     said.set(facts.job, text)
     log[level](message, facts)
   }
   const absentSince = new Map<string, number>()
-  const look = async (job: OwnedJob): Promise<void> => {
+  const look = async (job: OwnedJob, signal: AbortSignal): Promise<void> => {
     const key = job.jobDirectory
     try {
       if (!(await isOver(input, job))) return
@@ -58,9 +58,9 @@ export function startJobWatch(input: JobWatchInput): { stop(): Promise<void> } {
       })
     }
   }
-  const round = async (): Promise<void> => {
+  const round = async (signal: AbortSignal): Promise<void> => {
     try {
-      await Promise.all((await ownedJobs(store)).map(look))
+      await Promise.all((await ownedJobs(store)).map((job) => look(job, signal)))
     } catch (error) {
       sayOnce('warn', 'the training jobs of ended runs could not be looked for', {
         job: '',
@@ -68,22 +68,13 @@ export function startJobWatch(input: JobWatchInput): { stop(): Promise<void> } {
       })
     }
   }
-  const watch = async (): Promise<void> => {
-    const { promise: stopped, resolve } = Promise.withResolvers<void>()
-    signal.addEventListener('abort', () => resolve(), { once: true })
-    while (!signal.aborted) {
-      // A launcher may take minutes to stop a job. The next worker goes on with that.
-      await Promise.race([round(), stopped])
-      await sleep(everyMs, undefined, { signal }).catch(() => undefined)
-    }
-  }
-  const done = watch()
-  return {
-    async stop() {
-      stopping.abort()
-      await done
-    },
-  }
+  return startRounds(everyMs, async (signal) => {
+    const { promise: stopped, resolve: onStop } = Promise.withResolvers<unknown>()
+    signal.addEventListener('abort', onStop, { once: true })
+    // A launcher may take minutes to stop a job. The next worker goes on with that.
+    await Promise.race([round(signal), stopped])
+    signal.removeEventListener('abort', onStop)
+  })
 }
 
 /** Whether everybody who has the job is known to have ended. */
@@ -102,7 +93,7 @@ async function isOver({ namespaceId, stateOf, otherPlayerOf }: JobWatchInput, { 
 interface EndJobInput extends JobWatchInput {
   job: OwnedJob
   absentSince: Map<string, number>
-  sayOnce: (level: 'info' | 'warn', message: string, facts: { job: string } & Record<string, unknown>) => void
+  sayOnce: SayOnce
   signal: AbortSignal
 }
 

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ReapReport, type ResourceHolder, reapOrphaned } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
 import { Runtime } from '@temporalio/worker'
@@ -6,6 +5,7 @@ import type { Engine } from '../adapters/docker/engine/engine.ts'
 import { evictImages } from '../adapters/docker/images/evict-images.ts'
 import type { ImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { type Rounds, startRounds } from './rounds.ts'
 import { createOwnerRegistry, type ServerConnection } from './workflow-owners.ts'
 
 /** Two sweeps within the minute for which an orphaned resource may outlive its lease. */
@@ -28,40 +28,23 @@ interface ReaperLog {
   warn(message: string, facts: Record<string, unknown>): void
 }
 
-interface RunningReaper {
-  /** Resolves when no request of the reaper is in progress. */
-  stop(): Promise<void>
-}
-
 /** Sweeps at once and then at intervals until it is stopped. An unavailable engine or server fails the sweep and never the reaper. A
  *  failure is logged once, and so is its end. */
-export function startReaper(options: ReaperOptions): RunningReaper {
-  const stopping = new AbortController()
-  const done = sweepUntilStopped(options, stopping.signal)
-  return {
-    async stop() {
-      stopping.abort()
-      await done
-    },
-  }
-}
-
-async function sweepUntilStopped(options: ReaperOptions, stopping: AbortSignal): Promise<void> {
+export function startReaper(options: ReaperOptions): Rounds {
   const { sweep, log, intervalMs = INTERVAL_MS, timeoutMs = SWEEP_TIMEOUT_MS } = options
   let total = 0
   let trouble: string | null = null
-  while (!stopping.aborted) {
+  return startRounds(intervalMs, async (stopping) => {
     try {
       const report = await withinTime(sweep, { timeoutMs, stopping })
       total += report.removed.length
       if (report.removed.length > 0) log.info('removed orphaned resources', { removed: report.removed, total })
       trouble = tellOnce(trouble, report.failed.map(({ name, error }) => `${name}: ${error}`).join('; '), log)
     } catch (error) {
-      if (stopping.aborted) break
+      if (stopping.aborted) return
       trouble = tellOnce(trouble, toLonghaulError(error).message, log)
     }
-    await sleep(intervalMs, undefined, { signal: stopping }).catch(() => undefined)
-  }
+  })
 }
 
 /** Some requests of an engine's client ignore the signal. The wait then ends, and the request dies with its socket. */
@@ -106,7 +89,7 @@ interface HostReaperInput {
 }
 
 /** The reaper of a sandbox worker. Every worker of a host has one. They find the same resources and do not conflict. */
-export function startHostReaper(input: HostReaperInput): RunningReaper {
+export function startHostReaper(input: HostReaperInput): Rounds {
   const { holder, hostId, namespaceId, namespace, connection, store, images: kept, intervalMs } = input
   const owners = createOwnerRegistry({ connection, namespace, store })
   const now = createSteadyClock()

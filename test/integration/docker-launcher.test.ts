@@ -4,6 +4,7 @@ import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { tmpdir } from 'node:os'
+import { stackPaths } from '../../src/stack/paths.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { claimFence, exitReport } from '../../src/adapters/trainer-job/job/attempt-files.ts'
@@ -32,8 +33,8 @@ describe('docker launcher', { skip: withoutPython }, () => {
     root = await mkdtemp(join(tmpdir(), 'docker-jobs-'))
     const { store, base } = await makeJobStore(root)
     engine = await connectEngine()
-    const cacheHome = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
-    const { tag: image } = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'images'), log: console.error })
+    const cacheDir = join(stackPaths().cacheDir, 'images')
+    const { tag: image } = await ensureBaseImage({ engine, cacheDir, log: console.error })
     const interpreter = python ?? ''
     const trainer = (pythonEnvironment.PYTHONPATH ?? '').split(':')[0] ?? ''
     const mounts = [dirname(dirname(interpreter)), dirname(dirname(await realpath(interpreter))), trainer, '/usr']

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { createDockerLauncher } from '../../src/adapters/trainer-job/launchers/docker-launcher.ts'
 import { claimJob, writeWaitingTrainer } from '../support/left-jobs.ts'
@@ -20,8 +21,8 @@ test('a launcher that was suspended before its stop spares the container of the 
   const python = join(root, 'python')
   await writeWaitingTrainer(python)
   const engine = await connectEngine()
-  const cacheHome = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
-  const { tag: image } = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'images'), log: console.error })
+  const cacheDir = join(stackPaths().cacheDir, 'images')
+  const { tag: image } = await ensureBaseImage({ engine, cacheDir, log: console.error })
   const options = { image, python, mounts: [root], gpus: false, shmGiB: 1 }
   const launcher = createDockerLauncher({ options, command: { python } })
   const first = await claimJob(createDirectoryStore({ root: join(root, 'store') }), 'raced')

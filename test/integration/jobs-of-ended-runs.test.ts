@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { readHandle, writeHandle } from '../../src/adapters/trainer-job/job/attempt-files.ts'
@@ -58,8 +59,8 @@ test('the batch job of an ended run leaves its Slurm, that of an open one stays'
 
 test('the container of an ended run leaves its engine, that of an open one stays', async (t) => {
   const engine = await connectEngine()
-  const cacheHome = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
-  const { tag: image } = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'images'), log: console.error })
+  const cacheDir = join(stackPaths().cacheDir, 'images')
+  const { tag: image } = await ensureBaseImage({ engine, cacheDir, log: console.error })
   const options = { image, python, mounts: [root], gpus: false, shmGiB: 1 }
   const jobs = await assertEnds(createDockerLauncher({ options, command: { python } }))
   t.after(async () => {

@@ -1,5 +1,6 @@
 import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
-import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import type { EvaluationConditions, EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PriceRecipe, UnauditedRewards } from '../../src/contracts/recipe.types.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../src/domain/statistics/evaluation-summary.ts'
 import { makeRecord } from './episode-records.ts'
@@ -16,6 +17,21 @@ export interface MakeEvaluationInput {
   prices?: PriceRecipe
   unaudited?: UnauditedRewards | null
   tasks: { taskId: string; repo?: string; rowHash?: string; createdAt?: string; attempts: Attempt[]; turns?: number }[]
+}
+
+export const CONDITIONS: EvaluationConditions = {
+  scaffold: 'paper',
+  demonstration: false,
+  sampling: NEUTRAL_SAMPLING,
+  limits: {
+    maxTurns: 40,
+    contextTokens: 65_536,
+    maxTokensPerTurn: 4096,
+    commandTimeoutMs: 120_000,
+    episodeTimeoutMs: 3_600_000,
+    turnsPerStep: 8,
+  },
+  gradingProfiles: ['swebench-4.1'],
 }
 
 /** The evaluation record that the episodes of these attempts produce. */

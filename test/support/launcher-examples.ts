@@ -43,6 +43,18 @@ export const exampleOptions: KubernetesLauncherRecipe = {
   nodeSelector: { 'nvidia.com/gpu.product': 'NVIDIA-H200' },
 }
 
+/** A site's own defaults. */
+export const noSlurmOptions: SlurmLauncherRecipe = {
+  partition: null,
+  account: null,
+  qos: null,
+  gpusPerNode: null,
+  cpusPerTask: null,
+  memory: null,
+  python: null,
+  extra: [],
+}
+
 const slurmOptions: SlurmLauncherRecipe = {
   partition: 'gpu',
   account: null,

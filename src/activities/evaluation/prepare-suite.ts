@@ -1,7 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe, Recipe } from '../../contracts/recipe.types.ts'
-import { purposeOf } from '../../contracts/episode-purpose.ts'
+import { firstIteration, purposeOf } from '../../contracts/episode-purpose.ts'
 import type { EpisodePurpose } from '../../contracts/episodes.types.ts'
 import { gateKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { IterationPlan } from '../../contracts/run-records.types.ts'
@@ -99,7 +99,7 @@ async function plannedSuite(
   for (const stage of await store.folders(runKeys.folder(run))) {
     const purpose = purposeOf(stage)
     if (!playsOn(purpose, which)) continue
-    const plan = await store.readRecord<IterationPlan>(runKeys.plan(run, stage, purpose.kind === 'reinforce' ? 1 : 0))
+    const plan = await store.readRecord<IterationPlan>(runKeys.plan(run, stage, firstIteration(purpose)))
     if (plan !== null) return plan.suite
   }
   return null

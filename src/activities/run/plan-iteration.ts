@@ -84,14 +84,7 @@ async function reinforcePool(
   input: PlanIterationInput,
 ): Promise<readonly string[]> {
   const admitted = await admittedTasks(store, input)
-  return stagePool(
-    { store, recipe },
-    {
-      run: input.run,
-      stage: stageNamed(recipe, input.stage),
-      admitted,
-    },
-  )
+  return stagePool({ store, recipe }, { run: input.run, stage: stageNamed(recipe, input.stage), admitted })
 }
 
 async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): Promise<readonly string[]> {

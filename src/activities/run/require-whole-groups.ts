@@ -2,7 +2,7 @@ import type { PlannedIteration } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Coordinates, EpisodePurpose, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { purposeOf } from '../../contracts/episode-purpose.ts'
+import { firstIteration, purposeOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
@@ -75,8 +75,7 @@ export async function requireWholeStage(
   deps: { store: ArtifactStore; recipe: Recipe },
   { run, stage }: { run: string; stage: string },
 ): Promise<void> {
-  const first = purposeOf(stage).kind === 'reinforce' ? 1 : 0
-  for (let iteration = first; ; iteration++) {
+  for (let iteration: number = firstIteration(purposeOf(stage)); ; iteration++) {
     if ((await deps.store.readRecord(runKeys.plan(run, stage, iteration))) === null) return
     // An operator may have ended the stage before this iteration, which an earlier execution had begun.
     if ((await deps.store.readRecord(runKeys.ledger(run, stage, iteration))) === null) continue

@@ -1,31 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { CONDITIONS, makeEvaluation } from '../../../test/support/evaluation-records.ts'
 import { checkComparability, gradedShare, judgedScore } from './comparability.ts'
-
-const CONDITIONS: EvaluationConditions = {
-  scaffold: 'paper',
-  demonstration: false,
-  sampling: {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-  },
-  limits: {
-    maxTurns: 40,
-    contextTokens: 65_536,
-    maxTokensPerTurn: 4096,
-    commandTimeoutMs: 120_000,
-    episodeTimeoutMs: 3_600_000,
-    turnsPerStep: 8,
-  },
-  gradingProfiles: ['swebench-4.1'],
-}
 
 function evaluation(changes: Partial<EvaluationRecord> = {}): EvaluationRecord {
   return { ...makeEvaluation({ tasks: [{ taskId: 'a', attempts: [1] }] }), conditions: CONDITIONS, ...changes }

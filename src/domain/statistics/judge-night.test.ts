@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { type Attempt, makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { type Attempt, CONDITIONS, makeEvaluation } from '../../../test/support/evaluation-records.ts'
 import { decideRegression, judgeNight, type NightRules } from './judge-night.ts'
 
 const RULES: NightRules = { margin: 0.02, confidence: 0.95, minGraded: 0.95 }
@@ -122,31 +122,8 @@ test('a night with exactly the required share of graded attempts is judged', () 
 })
 
 test('names at most five other settings, and no suite', () => {
-  const sampling = {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-  }
-  const limits = {
-    maxTurns: 40,
-    contextTokens: 65_536,
-    maxTokensPerTurn: 4096,
-    commandTimeoutMs: 120_000,
-    episodeTimeoutMs: 3_600_000,
-    turnsPerStep: 8,
-  }
-  const conditions: EvaluationConditions = {
-    scaffold: 'paper',
-    demonstration: false,
-    sampling,
-    limits,
-    gradingProfiles: ['swebench-4.1'],
-  }
-  const before = { ...evaluation(all), suite: 'a', conditions }
+  const { sampling, limits } = CONDITIONS
+  const before = { ...evaluation(all), suite: 'a', conditions: CONDITIONS }
   const after: EvaluationRecord = {
     ...evaluation(all),
     suite: 'b',

@@ -1,9 +1,9 @@
 /** A cache of directories that can be downloaded again. It evicts the least recently used ones, and none that is in use. */
-import { open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
+import { open, rename, rm, stat, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
-import { errnoOf, exists, makeDirectory } from '../../../platform/files.ts'
+import { errnoOf, exists, makeDirectory, namesIn } from '../../../platform/files.ts'
 import { sweepTempFiles, tempName } from '../../../platform/temp-files.ts'
 import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
 import { TEMP_DIRECTORY } from '../store-rules.ts'
@@ -87,9 +87,11 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
   }
 
   const known = async (): Promise<{ key: string; bytes: number; until: number }[]> => {
-    const named = (await namesIn(join(root, LEASES))).map((name) => decodeURIComponent(name))
+    const named = (await namesIn(join(root, LEASES), { orFile: true })).map((name) => decodeURIComponent(name))
     const made = await Promise.all(
-      PARENTS.map(async (parent) => (await namesIn(pathOf(parent))).map((name) => `${parent}/${name}`)),
+      PARENTS.map(async (parent) =>
+        (await namesIn(pathOf(parent), { orFile: true })).map((name) => `${parent}/${name}`),
+      ),
     )
     const keys = [...new Set([...named, ...made.flat()])]
     const found = await Promise.all(
@@ -177,21 +179,12 @@ async function leasedUntil(path: string): Promise<number> {
   )
 }
 
-async function namesIn(directory: string): Promise<string[]> {
-  try {
-    return await readdir(directory)
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
-    throw error
-  }
-}
-
 /** Files may disappear while they are counted: another process evicts, and a trainer cleans up. */
 async function sizeOf(path: string): Promise<{ bytes: number; changedMs: number }> {
   const found = await stat(path).catch(() => null)
   if (found === null) return { bytes: 0, changedMs: 0 }
   if (!found.isDirectory()) return { bytes: found.size, changedMs: found.mtimeMs }
-  const parts = await Promise.all((await namesIn(path)).map((name) => sizeOf(join(path, name))))
+  const parts = await Promise.all((await namesIn(path, { orFile: true })).map((name) => sizeOf(join(path, name))))
   return {
     bytes: parts.reduce((sum, part) => sum + part.bytes, 0),
     changedMs: Math.max(found.mtimeMs, ...parts.map((part) => part.changedMs)),

@@ -1,6 +1,6 @@
-import { open, readFile, readdir, writeFile } from 'node:fs/promises'
+import { open, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errnoOf, fileAgeMs, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
+import { errnoOf, fileAgeMs, makeDirectory, namesIn, writeFileAtomically } from '../../../platform/files.ts'
 import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 import type { JobAttemptTime } from '../../../contracts/costs.types.ts'
@@ -116,15 +116,6 @@ async function readJson(path: string): Promise<Record<string, unknown> | null> {
   }
 }
 
-async function namesIn(directory: string): Promise<string[]> {
-  try {
-    return await readdir(directory)
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return []
-    throw error
-  }
-}
-
 /** What a launcher stored to find its attempt again: a process, a container, a job number. Null if nothing is stored yet, or a machine
  *  lost its power before its disk had it: the launcher then finds the attempt in another way. */
 export async function readHandle<T>({ job, fence }: Attempt): Promise<T | null> {
@@ -163,7 +154,7 @@ export function attemptTimes(attempts: readonly AttemptTexts[]): JobAttemptTime[
 /** Reads the times of a job whose files are on this machine. */
 export async function readAttemptTimes(jobDirectory: string): Promise<JobAttemptTime[]> {
   const directory = join(jobDirectory, 'attempts')
-  const names = (await unlessAbsent(readdir(directory))) ?? []
+  const names = await namesIn(directory)
   const fences = names.filter((name) => /^\d+$/.test(name)).map(Number)
   const read = (fence: number, name: string) => unlessAbsent(readFile(join(directory, String(fence), name), 'utf8'))
   return attemptTimes(

@@ -1,9 +1,9 @@
-import { readdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { trainerJobKeys } from '../../../contracts/keys.ts'
 import type { TrainerRecipe } from '../../../contracts/recipe.types.ts'
-import { errnoOf, readJson, writeFileAtomically } from '../../../platform/files.ts'
+import { namesIn, readJson, writeFileAtomically } from '../../../platform/files.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 import type { LaunchedJob } from './job-spec.ts'
 
@@ -78,13 +78,4 @@ export async function ownedJobs(store: ArtifactStore): Promise<OwnedJob[]> {
       await Promise.all(owners.map((owner) => rm(join(folder, nameOf(owner)), { force: true })))
     },
   }))
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder)
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return []
-    throw error
-  }
 }

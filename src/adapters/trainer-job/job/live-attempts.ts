@@ -1,8 +1,8 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { runKeys } from '../../../contracts/keys.ts'
-import { errnoOf } from '../../../platform/files.ts'
+import { namesIn } from '../../../platform/files.ts'
 import type { Attempt, Launcher } from '../launchers/launcher.types.ts'
 import { exitReport, highestFence, leaseHolder, NOT_LAUNCHED, progressAge, specPath } from './attempt-files.ts'
 import type { LaunchedJob } from './job-spec.ts'
@@ -10,7 +10,9 @@ import type { LaunchedJob } from './job-spec.ts'
 /** The attempts at a run's jobs that may still run, by their files alone: the newest of each job that has left no report, and earlier
  *  ones that it may have followed without being launched. */
 export async function unfinishedAttempts({ store, run }: { store: ArtifactStore; run: string }): Promise<Attempt[][]> {
-  const jobs = await Promise.all((await jobDirectories(store, run)).map((directory) => unfinished(store, directory)))
+  const jobs = await Promise.all(
+    (await jobDirectories(store, run)).map((directory) => newestAttempts(store, directory, { withReported: false })),
+  )
   return jobs.filter((attempts) => attempts.length > 0)
 }
 
@@ -46,26 +48,24 @@ async function hasBegun(jobDirectory: string, fence: number): Promise<boolean> {
  * newest with one. That a trainer has reported its end does not say that its process has ended (one that hangs as it exits), nor that its
  * scheduler has not started it again.
  */
-export async function launchedAttempts(store: ArtifactStore, jobDirectory: string): Promise<Attempt[]> {
-  const attempts: Attempt[] = []
-  for (let fence = await highestFence(jobDirectory); fence > 0; fence--) {
-    const report = await exitReport(jobDirectory, fence)
-    if (report?.class === NOT_LAUNCHED) continue
-    const job = await jobOf(store, jobDirectory, fence)
-    if (job !== null) attempts.push({ job, fence })
-    if (report !== null) break
-  }
-  return attempts
+export function launchedAttempts(store: ArtifactStore, jobDirectory: string): Promise<Attempt[]> {
+  return newestAttempts(store, jobDirectory, { withReported: true })
 }
 
-async function unfinished(store: ArtifactStore, jobDirectory: string): Promise<Attempt[]> {
+/** The newest first: those without a report, and with `withReported` the newest one that has a report. */
+async function newestAttempts(
+  store: ArtifactStore,
+  jobDirectory: string,
+  { withReported }: { withReported: boolean },
+): Promise<Attempt[]> {
   const attempts: Attempt[] = []
   for (let fence = await highestFence(jobDirectory); fence > 0; fence--) {
     const report = await exitReport(jobDirectory, fence)
     if (report?.class === NOT_LAUNCHED) continue
-    if (report !== null) break
+    if (report !== null && !withReported) break
     const job = await jobOf(store, jobDirectory, fence)
     if (job !== null) attempts.push({ job, fence })
+    if (report !== null) break
   }
   return attempts
 }
@@ -76,22 +76,13 @@ async function jobDirectories(store: ArtifactStore, run: string): Promise<string
   const below = async (folders: string[], wanted = /./): Promise<string[]> => {
     const found = await Promise.all(
       folders.map(async (folder) =>
-        (await namesIn(folder)).filter((name) => wanted.test(name)).map((name) => join(folder, name)),
+        (await namesIn(folder, { orFile: true })).filter((name) => wanted.test(name)).map((name) => join(folder, name)),
       ),
     )
     return found.flat()
   }
   const stages = (await below([root])).map((stage) => join(stage, 'iterations'))
   return below(await below(stages), /^job-\d+$/)
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder)
-  } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '')) return []
-    throw error
-  }
 }
 
 /** The fields of a spec that a launcher needs to find its attempt again. */

@@ -180,10 +180,13 @@ async function removeForgotten(client: Docker, keepEndedMs: number): Promise<voi
   const abortSignal = AbortSignal.timeout(FORGOTTEN_MS)
   try {
     const filters = { label: [LABEL.job], status: ['exited', 'dead'] }
-    for (const { Id } of await client.listContainers({ all: true, filters, abortSignal })) {
+    const isOld = (sinceMs: number): boolean => Date.now() - sinceMs > keepEndedMs
+    for (const { Id, Created } of await client.listContainers({ all: true, filters, abortSignal })) {
+      // The list has no time of the end. Each launch would inspect all jobs of a day to learn it.
+      if (!isOld(Created * 1000)) continue
       const container = client.getContainer(Id)
       const { State: state } = await container.inspect({ abortSignal })
-      if (Date.now() - Date.parse(state.FinishedAt) > keepEndedMs) await container.remove({ v: true, abortSignal })
+      if (isOld(Date.parse(state.FinishedAt))) await container.remove({ v: true, abortSignal })
     }
   } catch {
     // The next launch tries again.

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { useEnvironment } from '../../../../test/support/environment.ts'
-import { exampleAttempt } from '../../../../test/support/launcher-examples.ts'
+import { exampleAttempt, noSlurmOptions } from '../../../../test/support/launcher-examples.ts'
 import { findSlurm, type Slurm, startSlurm, until } from '../../../../test/support/slurm.ts'
 import { claimFence } from '../job/attempt-files.ts'
 import type { Attempt, Launcher } from './launcher.types.ts'
@@ -76,7 +76,7 @@ describe('slurm', { skip: 'missing' in slurmHere ? slurmHere.missing : false }, 
 
   const create = (extra: string[]) => (env: Record<string, string>) =>
     createSlurmLauncher({
-      options: { ...NO_OPTIONS, extra },
+      options: { ...noSlurmOptions, extra },
       command: { python, env },
       pollMs: 200,
       settleMs: 500,
@@ -103,13 +103,3 @@ test('sbatch gets its site’s settings, and not those of a job that the worker 
   const env = { SBATCH_PARTITION: 'gpu', SLURM_CONF: '/c', SLURM_JWT: 'j', SLURM_JOB_ID: '1', SLURM_CPUS_PER_TASK: '2' }
   assert.deepEqual(submissionEnvironment(env), { SBATCH_PARTITION: 'gpu', SLURM_CONF: '/c', SLURM_JWT: 'j' })
 })
-
-const NO_OPTIONS = {
-  partition: null,
-  account: null,
-  qos: null,
-  gpusPerNode: null,
-  cpusPerTask: null,
-  memory: null,
-  python: null,
-}

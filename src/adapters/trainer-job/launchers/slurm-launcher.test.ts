@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { useEnvironment } from '../../../../test/support/environment.ts'
+import { noSlurmOptions } from '../../../../test/support/launcher-examples.ts'
 import { python, pythonEnvironment, withoutPython } from '../../../../test/support/python.ts'
 import { freePort } from '../../../../test/support/loopback.ts'
 import { findSlurm, type Slurm, startSlurm, until } from '../../../../test/support/slurm.ts'
@@ -17,17 +18,6 @@ import type { PreparedJob } from '../job/job-spec.ts'
 import { runJob } from '../job/run-job.ts'
 import type { Launcher } from './launcher.types.ts'
 import { createSlurmLauncher } from './slurm-launcher.ts'
-
-const NO_OPTIONS: SlurmLauncherRecipe = {
-  partition: null,
-  account: null,
-  qos: null,
-  gpusPerNode: null,
-  cpusPerTask: null,
-  memory: null,
-  python: null,
-  extra: [],
-}
 
 const slurmHere = await findSlurm()
 const skip = withoutPython !== false ? withoutPython : 'missing' in slurmHere ? slurmHere.missing : false
@@ -196,7 +186,7 @@ describe('slurm launcher', { skip }, () => {
 
   const launch = (options: Partial<SlurmLauncherRecipe>): Launcher =>
     createSlurmLauncher({
-      options: { ...NO_OPTIONS, ...options },
+      options: { ...noSlurmOptions, ...options },
       command: { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } },
       pollMs: 200,
       settleMs: 500,
